@@ -1,0 +1,1072 @@
+"""The symmetric endpoint: framing, correlation, deadlines, automatic answers and the end, for either role."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from . import codec, events
+from .codec import Envelope, Reject
+from .errors import (
+    ANSWERED,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    NOT_SENT,
+    REQUEST_CANCELLED,
+    ConnectionClosed,
+    RemoteProtocolError,
+    RequestError,
+    RequestTimeout,
+    check_number,
+    check_type,
+    clip,
+    local,
+)
+from .framing import Framer, LongLine
+from .limits import Limits
+from .methods import AGENT, BOTH, CLIENT, NOTIFICATION_KIND, REQUEST_KIND, V1, Method, MethodTable
+from .requests import Output, OwnRequest, PeerRequest, Settlement, Tombstones
+from .state import BROKEN, CONNECTION, FORGOTTEN, INCOMING, NEW, OVER, QUEUED, REQUEST, WAITING, allows, move
+from .timers import Timers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import TypeAlias
+
+    from .agent import ServedSession
+    from .events import Event
+    from .requests import Settle
+    from .sessions import Session, Turn
+
+    JsonObject: TypeAlias = dict[str, object]
+    AnySession: TypeAlias = "Session | ServedSession"
+
+_DATA, _MESSAGE, _TIMEOUT, _END = 0, 1, 2, 3
+# What one input costs besides its bytes, so that many tiny ones are bounded too.
+_INPUT_OVERHEAD = 128
+_NEVER = float("-inf")
+_NO_METHOD = object()
+
+
+class Connection:
+    """One end of an ACP connection, without IO, clock or randomness.
+
+    Four kinds of methods, in this order: getters; what comes in (``receive_data``, ``receive_message``,
+    ``receive_eof``, ``handle_timeout``), worked off by ``events`` or ``next_event``; intents, which are synchronous and
+    atomic: one that raises has changed nothing; and what goes out (``data_to_send``, ``next_deadline``). ``now`` is in
+    seconds (float) on any monotonic clock of the caller.
+
+    Args:
+        role: ``"client"`` or ``"agent"``.
+        nonce: a short string that no other connection of this owner has: it makes the public request ids unique.
+        limits: the bounds (see ``acp_core.limits``).
+        methods: the method table of the protocol version.
+        extensions: names of methods outside the table which this side serves as ``RequestReceived``; every other
+            unknown request is answered -32601.
+        tail: the input joins a stream in its middle: its first line is dropped unless it is whole.
+
+    Raises:
+        TypeError: an argument has a wrong type.
+        LocalProtocolError: the nonce is empty, has a dot in it, or is longer than 64 characters.
+    """
+
+    def __init__(
+        self,
+        role: str,
+        *,
+        nonce: str,
+        limits: Limits | None = None,
+        methods: MethodTable = V1,
+        extensions: Iterable[str] = (),
+        tail: bool = False,
+    ) -> None:
+        check_type("nonce", nonce, str, "a str")
+        if role not in (CLIENT, AGENT):
+            local("connection.role", f"role is {clip(role)}; it is {CLIENT!r} or {AGENT!r}")
+        if not nonce or "." in nonce or len(nonce) > 64:
+            local("connection.nonce", f"nonce is {clip(nonce)}; give 1 to 64 characters without a dot")
+        if isinstance(extensions, (str, bytes)):
+            raise TypeError("extensions must be an iterable of method names, not one str")
+        self.role = role
+        self.nonce = nonce
+        self.limits = limits if limits is not None else Limits()
+        self.methods = methods
+        self._extensions = frozenset(extensions)
+        self._state = NEW
+        self._now = 0.0
+        # input
+        self._inputs: deque[tuple[int, bytes, float]] = deque()
+        self._unread = 0
+        self._ended = False
+        self._framer = Framer(
+            self.limits.max_line_bytes, self.limits.too_long_head_bytes, self.limits.too_long_tail_bytes
+        )
+        self._data = b""
+        self._position = 0
+        self._block = 0
+        self._lines: Iterator[str | bytes | LongLine] = iter(())
+        self._at = 0.0
+        self._tail = tail
+        # events that are known and not pulled yet
+        self._ready: deque[Event] = deque()
+        self._fatal: tuple[str, RemoteProtocolError] | None = None
+        self._over_pulled = False
+        # output
+        self._output: deque[Output] = deque()
+        self._output_offset = 0
+        self._output_bytes = 0
+        self._dropped_answers = 0
+        # requests
+        self._next_id = 1
+        self._requests: dict[int, OwnRequest] = {}
+        self._tombstones = Tombstones(self.limits.max_tombstones)
+        self._next_peer_request = 1
+        self._peer_requests: dict[str, PeerRequest] = {}
+        self._peer_ids: dict[int | str, PeerRequest] = {}
+        self._timers = Timers()
+        self._error_credit = float(self.limits.error_answer_burst)
+        self._error_credit_at = 0.0
+        self._peer_capabilities: JsonObject = {}
+        self._capabilities: JsonObject = {}
+        self._version: int | None = None
+        # The one notification that comes by the thousand; a subclass that takes it sets the name.
+        self._update_wire: object = _NO_METHOD
+
+    # ── Getters ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def state(self) -> str:
+        """``new``, ``initializing``, ``open``, ``broken`` (nothing can be written) or ``over``."""
+        return self._state
+
+    @property
+    def closed(self) -> bool:
+        """ConnectionOver was pulled and no output is left: nothing more will ever happen here."""
+        return self._over_pulled and not self._output_bytes
+
+    @property
+    def output_closed(self) -> bool:
+        """Nothing will be written any more: the transport's write half can be closed."""
+        return self._state == BROKEN or (self._state == OVER and not self._output_bytes)
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes that were received and not worked off yet."""
+        return self._unread
+
+    @property
+    def output_bytes(self) -> int:
+        """Bytes that wait for ``data_to_send``."""
+        return self._output_bytes
+
+    @property
+    def version(self) -> int | None:
+        """The protocol version both sides agreed on, None before."""
+        return self._version
+
+    @property
+    def peer_capabilities(self) -> JsonObject:
+        """What the peer advertised, as it stood on the wire; empty before the handshake."""
+        return self._peer_capabilities
+
+    @property
+    def open_requests(self) -> int:
+        """How many own requests wait for an answer."""
+        return len(self._requests)
+
+    @property
+    def open_peer_requests(self) -> int:
+        """How many requests of the peer wait for our answer."""
+        return len(self._peer_requests)
+
+    # ── What comes in ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def receive_data(self, data: bytes | bytearray | memoryview, now: float) -> None:
+        """Append bytes of the stream; ``b""`` is the end of input. ``bytes`` are kept by reference, others are copied.
+
+        Never raises for what stands in them (rule 4).
+
+        Raises:
+            TypeError: ``data`` is no bytes-like object or ``now`` no number.
+            LocalProtocolError: the input has ended before, or unread input would pass ``Limits.max_unread_bytes``:
+                the caller did not drain ``events()``.
+        """
+        if data.__class__ is not bytes:
+            if not isinstance(data, (bytes, bytearray, memoryview)):
+                raise TypeError(f"data must be bytes, bytearray or memoryview, not {type(data).__name__}")
+            data = bytes(data)
+        if not data:
+            self.receive_eof(now)
+            return
+        self._receive(_DATA, data, now)
+
+    def receive_message(self, line: bytes | str, now: float) -> None:
+        """Append one message of a transport that keeps message boundaries.
+
+        Raises:
+            TypeError, LocalProtocolError: as ``receive_data``.
+        """
+        if isinstance(line, str):
+            line = line.encode("utf-8", "surrogatepass")
+        elif not isinstance(line, bytes):
+            raise TypeError(f"line must be bytes or str, not {type(line).__name__}")
+        self._receive(_MESSAGE, line, now)
+
+    def receive_eof(self, now: float) -> None:
+        """Append the end of input. A second one is a no-op.
+
+        Raises:
+            TypeError: ``now`` is no number.
+        """
+        now = self._clock(now)
+        if not self._ended and self._state != OVER:
+            self._ended = True
+            self._inputs.append((_END, b"", now))
+
+    def handle_timeout(self, now: float) -> None:
+        """Say that time has passed. Early calls are no-ops. Call it only after a read attempt found nothing.
+
+        Raises:
+            TypeError: ``now`` is no number.
+        """
+        now = self._clock(now)
+        if self._state == OVER:
+            return
+        if self._inputs and self._inputs[-1][0] == _TIMEOUT:
+            self._inputs[-1] = (_TIMEOUT, b"", now)
+            return
+        due = self._timers.next()
+        if self._unread or self._inputs or (due is not None and due <= now):
+            self._inputs.append((_TIMEOUT, b"", now))
+
+    def events(self) -> Iterator[Event]:
+        """Work off the input, lazily and in order. The position lives here: an abandoned iterator loses nothing."""
+        while (event := self.next_event()) is not None:
+            yield event
+
+    def next_event(self) -> Event | None:
+        """The next event, or None when the input is worked off. The connection's state moves with each event."""
+        ready = self._ready
+        while True:
+            if ready:
+                event = ready.popleft()
+                if event.__class__ is events.ConnectionOver:
+                    self._over_pulled = True
+                return event
+            if self._fatal is not None:
+                reason, error = self._fatal
+                self._fatal = None
+                self._end(reason, self._now, error=error)
+                continue
+            for line in self._lines:
+                found = self._line(line, self._at)
+                if found is not None:
+                    return found
+                if ready or self._fatal is not None:
+                    break
+            else:
+                if not self._advance():
+                    return None
+
+    def _receive(self, kind: int, data: bytes, now: float) -> None:
+        now = self._clock(now)
+        if self._state == OVER:
+            return
+        if self._ended:
+            local("connection.input_ended", "bytes came after the end of input; make a new connection for a new stream")
+        size = len(data)
+        limit = self.limits.max_unread_bytes
+        if self._unread + size + _INPUT_OVERHEAD * len(self._inputs) > limit:
+            local(
+                "limits.max_unread_bytes",
+                f"{size} bytes on top of {self._unread} unread ones pass {limit}; drain events() before receiving more",
+            )
+        self._unread += size
+        self._inputs.append((kind, data, now))
+
+    def _clock(self, now: float) -> float:
+        if now.__class__ is not float:
+            check_number("now", now)
+        # Time never runs backwards here; a NaN counts as the last time too.
+        if now > self._now:
+            self._now = float(now)
+        return self._now
+
+    def _advance(self) -> bool:
+        """Take the next block of the input. False when there is none."""
+        self._unread -= self._block
+        self._block = 0
+        data = self._data
+        if data:
+            before = self._position
+            if before < len(data):
+                lines, self._position = self._framer.feed(data, before)
+                self._block = self._position - before
+                self._lines = iter(lines)
+                return True
+            self._data = b""
+        if not self._inputs:
+            return False
+        kind, data, at = self._inputs[0]
+        self._at = at
+        if kind == _TIMEOUT:
+            if not self._timers.fire(at) and self._inputs and self._inputs[0][0] == _TIMEOUT:
+                self._inputs.popleft()
+            return True
+        self._inputs.popleft()
+        if kind == _DATA:
+            self._data, self._position = data, 0
+        elif kind == _MESSAGE:
+            self._block = len(data)
+            self._lines = iter((self._framer.whole(data),))
+        else:
+            self._end_of_input(at)
+        return True
+
+    def _end_of_input(self, at: float) -> None:
+        rest = self._framer.finish()
+        if rest is None:
+            self._end("the input ended", at)
+        elif isinstance(rest, LongLine):
+            self._emit(events.Truncated(rest.head, rest.length, at))
+            self._inputs.appendleft((_END, b"", at))
+        else:
+            # A last line without a newline counts when it is a whole object.
+            if isinstance(codec.decode(rest, self.limits.max_depth), dict):
+                self._lines = iter((rest,))
+            else:
+                self._emit(events.Truncated(events.line_bytes(rest), len(rest), at))
+            self._inputs.appendleft((_END, b"", at))
+
+    def _line(self, line: str | bytes | LongLine, at: float) -> Event | None:
+        """One line. Returns its event, or None when there is none or several stand in ``_ready``."""
+        if isinstance(line, LongLine):
+            self._long_line(line, at)
+            return None
+        value: JsonObject | Envelope | Reject = codec.decode(line, self.limits.max_depth)
+        if self._tail:
+            self._tail = False
+            if not isinstance(value, dict):
+                return events.TailDropped(events.line_bytes(line), at)
+        if isinstance(value, dict):
+            if value.get("method") == self._update_wire and "id" not in value:
+                params = value.get("params")
+                if isinstance(params, dict):
+                    return self._update(params, line, at)
+            value = codec.envelope(value, self.limits.max_id_bytes)
+        elif not line.strip():
+            return None
+        if isinstance(value, Reject):
+            self._rejected(value, line, at)
+        else:
+            self._message(value, line, at)
+        return None
+
+    def _long_line(self, line: LongLine, at: float) -> None:
+        limit = self.limits.max_line_bytes
+        if self._tail:
+            self._tail = False
+            self._emit(events.TailDropped(line.head, at))
+            return
+        rpc_id, is_request = codec.trusted_id(line.head, line.tail)
+        error = RemoteProtocolError(
+            f"a line of {line.length} bytes passes the bound of {limit}", rule="limits.max_line_bytes"
+        )
+        self._emit(events.LineTooLong(line.length, line.head, line.tail, rpc_id, error, at))
+        if rpc_id is None:
+            return
+        if is_request:
+            message = f"the request is {line.length} bytes long; at most {limit} are read"
+            self._answer(codec.error_line(rpc_id, INVALID_REQUEST, message, None))
+        elif isinstance(rpc_id, int):
+            self._settle_invalid(rpc_id, error, "", at)
+
+    def _rejected(self, reject: Reject, line: str | bytes, at: float) -> None:
+        if reject.kind == codec.NOISE:
+            self._emit(events.Noise(line, reject.reason, at))
+            self._answer_rejected(reject, at)
+            return
+        error = RemoteProtocolError(reject.reason, rule=reject.rule, code=reject.code)
+        self._emit(events.Malformed(error, line, at))
+        answered = codec.answered_id(reject, line)
+        if answered is not None:
+            self._settle_invalid(answered, error, line, at)
+        self._answer_rejected(reject, at)
+
+    def _answer_rejected(self, reject: Reject, at: float) -> None:
+        """Answer what can be answered: a request by its id; else an agent says, at a bounded rate, what it could not
+        read. A client never answers noise (peer.md N1), and nobody answers what looks like a response."""
+        value = reject.value
+        if value is not None:
+            if "result" in value or "error" in value or ("method" in value and "id" not in value):
+                return
+            rpc_id = value.get("id")
+            if "method" in value and isinstance(rpc_id, (int, str)) and self._answerable(rpc_id):
+                self._answer(codec.error_line(rpc_id, reject.code, reject.reason, None))
+                return
+        if self.role == CLIENT:
+            return
+        limits = self.limits
+        gained = (at - self._error_credit_at) * limits.error_answer_rate
+        self._error_credit = min(self._error_credit + gained, float(limits.error_answer_burst))
+        self._error_credit_at = at
+        if self._error_credit < 1:
+            self._dropped_answers += 1
+            return
+        self._error_credit -= 1
+        self._answer(codec.error_line(None, reject.code, reject.reason, None))
+
+    def _answerable(self, rpc_id: int | str) -> bool:
+        """An error may be written for this id: it is legal, and no open request has it (peer.md P6)."""
+        if not codec.is_request_id(rpc_id) or rpc_id in self._peer_ids:
+            return False
+        return not isinstance(rpc_id, str) or len(rpc_id) <= self.limits.max_id_bytes
+
+    def _message(self, message: Envelope, line: str | bytes, at: float) -> None:
+        kind = message.kind
+        if kind == codec.REQUEST and isinstance(message.id, (int, str)):
+            self._peer_request(message.id, message.method, message.params, line, at)
+            return
+        if kind == codec.NOTIFICATION:
+            self._peer_notification(message.method, message.params, line, at)
+            return
+        raw: JsonObject = (
+            {"id": message.id, "result": message.result}
+            if kind == codec.RESULT
+            else {"id": message.id, "error": message.error}
+        )
+        if kind == codec.ERROR_WITHOUT_ID:
+            self._emit(events.AnswerUnmatched(None, "no_id", raw, line, at))
+            return
+        self._peer_answer(message, raw, line, at)
+
+    # ── Answers of the peer ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _peer_answer(self, message: Envelope, raw: JsonObject, line: str | bytes, at: float) -> None:
+        rpc_id = message.id if message.id.__class__ is int else codec.loose_id(message.id)
+        request = self._requests.get(rpc_id) if isinstance(rpc_id, int) else None
+        if request is None or not allows(REQUEST, request.state, "answer"):
+            self._unmatched(message.id, rpc_id, request, raw, line, at)
+            return
+        if message.id.__class__ is not int:
+            self._deviation("jsonrpc.id", f"the id {request.id} came back as {clip(message.id)}", line, at)
+        if message.kind == codec.RESULT:
+            settlement = Settlement("result", ANSWERED, result=message.result, raw=raw, line=line)
+        else:
+            error = RequestError(message.code, message.message, message.error.get("data"))
+            settlement = Settlement("error", ANSWERED, error=error, raw=raw, line=line)
+        self._settle(request, "answer", settlement, at)
+
+    def _unmatched(
+        self,
+        wire_id: object,
+        rpc_id: object,
+        request: OwnRequest | None,
+        raw: JsonObject,
+        line: str | bytes,
+        at: float,
+    ) -> None:
+        if request is not None:
+            why = "unsent"
+        elif isinstance(rpc_id, int) and (late := self._tombstones.pop(rpc_id)) is not None:
+            late.state = move(REQUEST, late.state, "answer")
+            self._emit(events.AnswerUnmatched(wire_id, "late", raw, line, at))
+            self._late_answer(late, raw, at)
+            return
+        else:
+            why = "repeated" if isinstance(rpc_id, int) and self._issued(rpc_id) else "unknown"
+        self._emit(events.AnswerUnmatched(wire_id, why, raw, line, at))
+
+    def _issued(self, rpc_id: int) -> bool:
+        return 0 < rpc_id < self._next_id
+
+    def _late_answer(self, request: OwnRequest, raw: JsonObject, at: float) -> None:
+        """For a subclass: the answer to a request that was given up has come."""
+
+    def _settle_invalid(self, rpc_id: int, error: RemoteProtocolError, line: str | bytes, at: float) -> None:
+        request = self._requests.get(rpc_id)
+        if request is not None and allows(REQUEST, request.state, "answer"):
+            self._settle(request, "answer", Settlement("invalid", ANSWERED, error=error, line=line), at)
+
+    def _settle(self, request: OwnRequest, event: str, settlement: Settlement, at: float) -> None:
+        """The one place where an own request comes to its end."""
+        request.state = move(REQUEST, request.state, event)
+        del self._requests[request.id]
+        self._timers.cancel(request.timer)
+        if request.state == FORGOTTEN:
+            self._tombstones.add(request)
+        output = request.output
+        if output is not None and settlement.dispatch == NOT_SENT:
+            self._output_bytes -= len(output.data)
+            output.data = b""
+            output.request = None
+        request.output = None
+        request.settle(request, settlement, at)
+
+    def _settled(self, request: OwnRequest, settlement: Settlement, at: float) -> None:
+        """Tell the owner of a plain request how it ended."""
+        self._emit(
+            events.RequestSettled(
+                request.id,
+                request.method.key,
+                request.method.wire,
+                request.session,
+                settlement.outcome,
+                settlement.dispatch,
+                settlement.result,
+                settlement.error,
+                request.cancel_asked,
+                request.token,
+                settlement.line,
+                at,
+            )
+        )
+
+    # ── Requests and notifications of the peer ──────────────────────────────────────────────────────────────────────
+
+    def _peer_request(self, rpc_id: int | str, wire: str, params: JsonObject, line: str | bytes, at: float) -> None:
+        row = self.methods.find(wire)
+        if row is None or row.kind != REQUEST_KIND or row.handler not in (self.role, BOTH):
+            if wire not in self._extensions:
+                self._refuse(rpc_id, wire, params, METHOD_NOT_FOUND, f"unknown method {clip(wire)}", line, at)
+                return
+            row = Method("", wire, self.role, event="RequestReceived")
+        refusal = self._gate_peer(row, params)
+        if refusal is not None:
+            self._refuse(rpc_id, wire, params, refusal[0], refusal[1], line, at)
+            return
+        self._admit(rpc_id, row, params, line, at)
+
+    def _admit(self, rpc_id: int | str, row: Method, params: JsonObject, line: str | bytes, at: float) -> None:
+        """Make an open request of a legal one, and raise it."""
+        older = self._peer_ids.get(rpc_id)
+        if older is not None:
+            if older.method.wire == row.wire and older.params == params:
+                self._emit(events.RequestRepeated(older.request_id, rpc_id, row.wire, line, at))
+                return
+            # The peer has forgotten the older one; answering it would settle the newer.
+            self._abandon(older, "the peer used its id for another request", at)
+        if len(self._peer_requests) >= self.limits.max_incoming_requests:
+            reason = f"{self.limits.max_incoming_requests} requests are open; wait for answers"
+            self._refuse(rpc_id, row.wire, params, INTERNAL_ERROR, reason, line, at)
+            return
+        request_id = f"{self.nonce}.{self._next_peer_request}"
+        self._next_peer_request += 1
+        request = PeerRequest(request_id, rpc_id, row, params, *self._session_of(row, params))
+        self._peer_requests[request_id] = request
+        self._peer_ids[rpc_id] = request
+        self._raise_request(request, line, at)
+
+    def _raise_request(self, request: PeerRequest, line: str | bytes, at: float) -> None:
+        cls: type[events.RequestReceived] = getattr(events, request.method.event)
+        row = request.method
+        self._emit(
+            cls(request.request_id, request.rpc_id, row.key, row.wire, request.params, request.session, line, at)
+        )
+
+    def _session_of(self, row: Method, params: JsonObject) -> tuple[AnySession | None, Turn | None]:
+        """For a subclass: the session and the turn a request belongs to."""
+        return None, None
+
+    def _gate_peer(self, row: Method, params: JsonObject) -> tuple[int, str] | None:
+        """Why a request of the peer is refused: code and reason, or None."""
+        if row.gate is not None and not row.gate.open(self._capabilities):
+            return METHOD_NOT_FOUND, f"{row.wire} needs the capability {row.gate}, which was not advertised"
+        return None
+
+    def _refuse(
+        self,
+        rpc_id: int | str,
+        wire: str,
+        params: JsonObject,
+        code: int,
+        reason: str,
+        line: str | bytes,
+        at: float,
+        data: str | None = None,
+    ) -> None:
+        session_id = events.get_str(params, "sessionId")
+        self._emit(events.RequestRefused(rpc_id, wire, params, session_id, code, reason, line, at))
+        if self._answerable(rpc_id):
+            self._answer(codec.error_line(rpc_id, code, reason, data))
+
+    def _peer_notification(self, wire: str, params: JsonObject, line: str | bytes, at: float) -> None:
+        row = self.methods.find(wire)
+        known = row is not None and row.kind == NOTIFICATION_KIND and row.handler in (self.role, BOTH)
+        if known and row is not None and self._notified(row, params, line, at):
+            return
+        self._emit(events.NotificationReceived(wire, params, events.get_str(params, "sessionId"), known, line, at))
+
+    def _notified(self, row: Method, params: JsonObject, line: str | bytes, at: float) -> bool:
+        """Use up a notification of the table. False: it is the owner's."""
+        if row.key != "cancel_request":
+            return False
+        rpc_id = params.get("requestId")
+        request = self._peer_ids.get(rpc_id) if isinstance(rpc_id, (int, str)) and codec.is_request_id(rpc_id) else None
+        if request is not None:
+            request.state = move(INCOMING, request.state, "cancel")
+            self._cancel_asked(request, at)
+            return True
+        # Too late, or for nothing: the answer is on its way (spec.md rule 73).
+        return False
+
+    def _cancel_asked(self, request: PeerRequest, at: float) -> None:
+        row = request.method
+        self._emit(events.CancelRequested(request.request_id, request.rpc_id, row.key, row.wire, request.session, at))
+
+    def _update(self, params: JsonObject, line: str | bytes, at: float) -> Event | None:
+        """For a subclass that takes session updates: one of them."""
+        return None
+
+    def _forget_peer_request(self, request: PeerRequest, event: str) -> None:
+        """The one place where a request of the peer stops being open."""
+        request.state = move(INCOMING, request.state, event)
+        del self._peer_requests[request.request_id]
+        if self._peer_ids.get(request.rpc_id) is request:
+            del self._peer_ids[request.rpc_id]
+        self._timers.cancel(request.timer)
+
+    def _abandon(self, request: PeerRequest, reason: str, at: float) -> None:
+        self._forget_peer_request(request, "abandon")
+        row = request.method
+        self._emit(
+            events.RequestAbandoned(request.request_id, request.rpc_id, row.key, row.wire, request.session, reason, at)
+        )
+
+    def _open_peer_request(self, request_id: str, what: str) -> PeerRequest:
+        """The open request with a public id. Raises the LocalProtocolError that says why there is none."""
+        check_type("request_id", request_id, str, "a str")
+        request = self._peer_requests.get(request_id)
+        if request is not None:
+            return request
+        prefix, _, counter = request_id.rpartition(".")
+        if (
+            prefix == self.nonce
+            and counter.isascii()
+            and counter.isdigit()
+            and int(counter[:20]) < self._next_peer_request
+        ):
+            local(
+                "request.answered",
+                f"cannot {what} {clip(request_id)}: it was answered or abandoned before; the first answer counts",
+            )
+        local("request.unknown", f"cannot {what} {clip(request_id)}: no such request; use an event's request_id")
+
+    # ── Intents ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def request(
+        self,
+        method: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        session: AnySession | str | None = None,
+        deadline: float | None = None,
+        token: object = None,
+    ) -> int:
+        """Send a request. It settles as one RequestSettled, which carries ``token``.
+
+        ``deadline`` is in seconds, counted from the next ``data_to_send``. When it passes, the request settles as
+        ``"deadline"`` and the peer is told to cancel it. ``session`` adds ``sessionId`` to the params.
+
+        Returns: the JSON-RPC id.
+
+        Raises:
+            TypeError: an argument has a wrong type.
+            LocalProtocolError: the method has an intent of its own, is no extension and not in the table, needs a
+                capability that the peer did not advertise, a limit is reached, or nothing can be written any more.
+        """
+        row = self._outgoing_row(method, REQUEST_KIND)
+        handle, body = self._outgoing_params(row, params, session)
+        self._check_duration("deadline", deadline)
+        self._check_writable()
+        self._check_open_requests()
+        data = codec.request_line(self._next_id, row.wire, body)
+        self._check_room(len(data))
+        request = self._new_request(row, handle, token, self._settled)
+        self._queue(data, request)
+        self._set_deadline(request, deadline)
+        return request.id
+
+    def notify(
+        self, method: str, params: Mapping[str, object] | None = None, *, session: AnySession | str | None = None
+    ) -> None:
+        """Send a notification.
+
+        Raises:
+            TypeError, LocalProtocolError: as ``request``.
+        """
+        row = self._outgoing_row(method, NOTIFICATION_KIND)
+        _, body = self._outgoing_params(row, params, session)
+        self._check_writable()
+        data = codec.notification_line(row.wire, body)
+        self._check_room(len(data))
+        self._queue(data)
+
+    def respond(self, request_id: str, result: Mapping[str, object] | None = None) -> None:
+        """Answer a request of the peer with a result. The first answer counts.
+
+        Raises:
+            TypeError: an argument has a wrong type.
+            LocalProtocolError: no such request is open, the result is no JSON, or nothing can be written any more.
+        """
+        request = self._open_peer_request(request_id, "answer")
+        if result is not None:
+            check_type("result", result, dict, "a dict")
+        self._respond(request, codec.encode(result if result is not None else {}, "the result", self.limits.max_depth))
+
+    def respond_error(self, request_id: str, code: int, message: str, data: object = None) -> None:
+        """Answer a request of the peer with an error: ``code`` is a 32-bit integer, ``message`` one short sentence.
+
+        Raises:
+            TypeError, LocalProtocolError: as ``respond``.
+        """
+        request = self._open_peer_request(request_id, "answer")
+        check_type("code", code, int, "an int")
+        check_type("message", message, str, "a str")
+        if not -(2**31) <= code < 2**31:
+            local("error.code", f"code is {clip(code)}; it must fit 32 bits")
+        body = None if data is None else codec.encode(data, "the error's data", self.limits.max_depth)
+        self._respond_error(request, code, message, body)
+
+    def cancel_request(self, id: int) -> None:
+        """Cancel an own request. One that was not sent is withdrawn and settles ``not_sent``; for any other the peer is
+        asked to cancel, and its answer still settles it. A settled one is left alone: that race is nobody's fault.
+
+        Raises:
+            TypeError: ``id`` is no int.
+            LocalProtocolError: no request of this connection ever had this id, or nothing can be written any more.
+        """
+        check_type("id", id, int, "an int")
+        request = self._requests.get(id)
+        if request is None:
+            if self._issued(id):
+                return
+            local("request.unknown", f"cannot cancel {clip(id)}: no request has this id; use what request() returned")
+        self._cancel_own(request)
+
+    def send_failed(self, reason: str, now: float) -> None:
+        """Say that the transport cannot be written any more. Reading goes on: the peer's last words are often the
+        reason. Unsent requests settle ``not_sent``, sent ones wait for their answer, the end of input, or
+        ``Limits.write_grace`` seconds. A second call is a no-op.
+
+        Raises:
+            TypeError: an argument has a wrong type.
+        """
+        check_type("reason", reason, str, "a str")
+        now = self._clock(now)
+        if self._state == OVER:
+            self._drop_output()
+            return
+        if self._state == BROKEN:
+            return
+        self._state = move(CONNECTION, self._state, "write_failed")
+        self._emit(events.WriteFailed(reason, self._drop_output(), now))
+        for request in [*self._requests.values()]:
+            if request.state in (WAITING, QUEUED) and request.id in self._requests:
+                error = ConnectionClosed(reason)
+                self._settle(request, "end", Settlement("over", NOT_SENT, error=error), now)
+        self._broken(reason, now)
+        self._timers.at(now + self.limits.write_grace, lambda at: self._end(f"a write failed: {reason}", at))
+
+    def close(self) -> None:
+        """End the connection in order: open requests of the peer are answered (held permissions cancelled, others
+        -32800), what is unsent is withdrawn, everything settles. Output stays until it was handed over; then
+        ``output_closed`` is true. A second call is a no-op."""
+        if self._state == OVER:
+            return
+        if self._state != BROKEN:
+            for request in [*self._peer_requests.values()]:
+                if request.request_id in self._peer_requests:
+                    self._close_peer_request(request)
+            for own in [*self._requests.values()]:
+                if own.state in (WAITING, QUEUED) and own.id in self._requests:
+                    error = ConnectionClosed("closed by the owner")
+                    self._settle(own, "end", Settlement("over", NOT_SENT, error=error), self._now)
+        self._end("closed by the owner", self._now)
+
+    def abort(self, reason: str = "aborted by the owner") -> None:
+        """End the connection at once: output is dropped and counted, everything settles. A second call is a no-op.
+
+        Raises:
+            TypeError: ``reason`` is no str.
+        """
+        check_type("reason", reason, str, "a str")
+        dropped = self._drop_output()
+        if self._state != OVER:
+            self._end(reason, self._now, unwritten=dropped)
+
+    def _broken(self, reason: str, at: float) -> None:
+        """For a subclass: the write half is gone, and no request that could still tell it is open."""
+
+    def _close_peer_request(self, request: PeerRequest) -> None:
+        self._answer(codec.error_line(request.rpc_id, REQUEST_CANCELLED, "the connection is closing", None))
+        self._abandon(request, "the connection was closed", self._now)
+
+    def _respond(self, request: PeerRequest, result: str) -> None:
+        """Write a result, JSON already, for an open request."""
+        self._write_answer(request, codec.result_line(request.rpc_id, result))
+
+    def _respond_error(self, request: PeerRequest, code: int, message: str, data: str | None) -> None:
+        self._write_answer(request, codec.error_line(request.rpc_id, code, message, data))
+
+    def _write_answer(self, request: PeerRequest, line: bytes) -> None:
+        self._check_writable()
+        self._check_room(len(line))
+        self._forget_peer_request(request, "answer")
+        self._queue(line)
+
+    def _cancel_own(self, request: OwnRequest) -> None:
+        if request.state in (WAITING, QUEUED):
+            request.cancel_asked = True
+            error = RequestError(REQUEST_CANCELLED, "the request was withdrawn before it was sent")
+            self._settle(request, "withdraw", Settlement("withdrawn", NOT_SENT, error=error), self._now)
+            return
+        if not request.cancel_asked:
+            self._check_writable()
+            self._send_cancel(request)
+
+    def _send_cancel(self, request: OwnRequest) -> None:
+        request.cancel_asked = True
+        request.state = move(REQUEST, request.state, "cancel")
+        row = self.methods[request.method.cancel]
+        self._answer(codec.notification_line(row.wire, f'{{"requestId":{request.id}}}'))
+
+    def _request_deadline(self, request: OwnRequest, at: float) -> None:
+        error = RequestTimeout(f"no answer to {request.method.wire} in time")
+        if request.state in (WAITING, QUEUED):
+            self._settle(request, "withdraw", Settlement("deadline", NOT_SENT, error=error), at)
+            return
+        if not request.cancel_asked:
+            self._send_cancel(request)
+        self._settle(request, "deadline", Settlement("deadline", request.dispatch, error=error), at)
+
+    def _set_deadline(self, request: OwnRequest, seconds: float | None) -> None:
+        if seconds is not None:
+            request.timer = self._timers.after(seconds, lambda at: self._request_deadline(request, at))
+
+    # ── Checks that every intent makes before it changes anything ───────────────────────────────────────────────────
+
+    def _outgoing_row(self, wire: str, kind: str) -> Method:
+        check_type("method", wire, str, "a str")
+        row = self.methods.find(wire)
+        if row is None:
+            if not wire.startswith("_") and wire not in self._extensions:
+                local(
+                    "method.unknown",
+                    f"{clip(wire)} is in no method table; an extension starts with '_' or is named in extensions=",
+                )
+            return Method("", wire, BOTH, kind)
+        if row.intent:
+            local("method.intent", f"{clip(wire)} is not sent by hand: call {row.intent}() instead")
+        if row.kind != kind:
+            call = "request" if row.kind == REQUEST_KIND else "notify"
+            local("method.kind", f"{clip(wire)} is a {row.kind}: use {call}()")
+        if row.handler == self.role:
+            local("method.direction", f"{clip(wire)} is handled by the {self.role}, which is this side")
+        self._check_gate(row)
+        return row
+
+    def _check_gate(self, row: Method) -> None:
+        if row.gate is not None and not row.gate.open(self._peer_capabilities):
+            local(
+                "capability.missing",
+                f"{row.wire} needs the peer's capability {row.gate}, which it did not advertise",
+            )
+
+    def _outgoing_params(
+        self, row: Method, params: Mapping[str, object] | None, session: AnySession | str | None
+    ) -> tuple[AnySession | None, str]:
+        if params is not None:
+            check_type("params", params, dict, "a dict")
+        value: dict[str, object] = dict(params) if params is not None else {}
+        handle: AnySession | None = None
+        if session is not None:
+            handle, session_id = self._named_session(session)
+            value["sessionId"] = session_id
+        return handle, codec.encode(value, f"the params of {row.wire}", self.limits.max_depth)
+
+    def _named_session(self, session: AnySession | str) -> tuple[AnySession | None, str]:
+        """For a subclass that has sessions: the handle and the id of one."""
+        if not isinstance(session, str):
+            raise TypeError(f"session must be a session id, not {type(session).__name__}")
+        return None, session
+
+    def _check_duration(self, name: str, seconds: float | None) -> None:
+        if seconds is None:
+            return
+        check_number(name, seconds)
+        if not 0 < seconds < float("inf"):
+            local(
+                "time.duration", f"{name} is {clip(seconds)}; give a positive number of seconds, or None for no bound"
+            )
+
+    def _check_writable(self) -> None:
+        if self._state == OVER:
+            local("connection.over", "the connection is over; make a new one")
+        if self._state == BROKEN:
+            local("connection.write_failed", "a write has failed: nothing can be sent; drain events() for the reason")
+
+    def _check_open_requests(self) -> None:
+        limit = self.limits.max_open_requests
+        if len(self._requests) >= limit:
+            local("limits.max_open_requests", f"{limit} requests wait for an answer; wait for some of them to settle")
+
+    def _check_room(self, size: int) -> None:
+        limit = self.limits.max_output_bytes
+        if size - 1 > self.limits.max_line_bytes:
+            local(
+                "limits.max_line_bytes",
+                f"a message of {size - 1} bytes passes the bound of {self.limits.max_line_bytes}; split it",
+            )
+        if self._output_bytes + size > limit:
+            local(
+                "limits.max_output_bytes",
+                f"{size} bytes on top of {self._output_bytes} unsent ones pass {limit}; the peer reads too slowly: "
+                "write what data_to_send() gives first",
+            )
+
+    # ── What goes out ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def data_to_send(self, now: float, max_bytes: int | None = None) -> bytes:
+        """Hand over output: at most ``max_bytes`` bytes, all of it by default.
+
+        This is the moment that counts: a request whose first byte is handed over is sent, durations begin, and
+        PromptSent is queued. So drain ``events()`` after it and before writing.
+
+        Raises:
+            TypeError: an argument has a wrong type.
+            LocalProtocolError: ``max_bytes`` is not positive.
+        """
+        now = self._clock(now)
+        if max_bytes is not None:
+            check_type("max_bytes", max_bytes, int, "an int or None")
+            if max_bytes <= 0:
+                local("output.max_bytes", f"max_bytes is {max_bytes}; give a positive number of bytes, or None for all")
+        if self._timers.unarmed:
+            self._timers.start(now)
+        output = self._output
+        if not output:
+            return b""
+        room = self._output_bytes if max_bytes is None else max_bytes
+        parts: list[bytes] = []
+        while output:
+            message = output[0]
+            data = message.data
+            offset = self._output_offset
+            if message.request is not None:
+                if not room:
+                    break
+                self._handed_over(message.request, now)
+                message.request = None
+            if offset or len(data) > room:
+                if not room:
+                    break
+                data = data[offset : offset + room]
+            parts.append(data)
+            room -= len(data)
+            self._output_bytes -= len(data)
+            if offset + len(data) < len(message.data):
+                self._output_offset = offset + len(data)
+                break
+            self._output_offset = 0
+            output.popleft()
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def next_deadline(self) -> float | None:
+        """When ``handle_timeout`` is next of use, in seconds on the caller's clock; None for never, -inf for "drain
+        events() and data_to_send() first, do not wait". O(1)."""
+        if self._unread or self._inputs or self._ready or self._timers.unarmed or self._fatal or self._state == OVER:
+            return _NEVER
+        return self._timers.next()
+
+    def _handed_over(self, request: OwnRequest, now: float) -> None:
+        request.state = move(REQUEST, request.state, "hand_over")
+        request.output = None
+        self._sent(request, now)
+
+    def _sent(self, request: OwnRequest, now: float) -> None:
+        """For a subclass: a request's first byte was handed over."""
+
+    def _new_request(
+        self, row: Method, session: AnySession | None, token: object, settle: Settle, turn: Turn | None = None
+    ) -> OwnRequest:
+        """Open an own request; its bytes are queued later."""
+        request = OwnRequest(self._next_id, row, session, token, settle)
+        request.turn = turn
+        self._next_id += 1
+        self._requests[request.id] = request
+        return request
+
+    def _queue(self, data: bytes, request: OwnRequest | None = None) -> None:
+        message = Output(data, request)
+        self._output.append(message)
+        self._output_bytes += len(data)
+        if request is not None:
+            request.state = move(REQUEST, request.state, "queue")
+            request.output = message
+
+    def _answer(self, data: bytes, request: OwnRequest | None = None) -> bool:
+        """Queue what the core itself has to say. Past the second mark the connection ends: the peer never reads."""
+        if self._state in (BROKEN, OVER) or self._fatal is not None:
+            self._dropped_answers += 1
+            return False
+        limit = self.limits.max_output_total_bytes
+        if self._output_bytes + len(data) > limit:
+            self._dropped_answers += 1
+            reason = f"the peer does not read: {self._output_bytes} bytes wait for it, and {limit} are the bound"
+            self._fatal = (reason, RemoteProtocolError(reason, rule="limits.max_output_total_bytes"))
+            return False
+        self._queue(data, request)
+        return True
+
+    def _send_own(self, request: OwnRequest, data: bytes, deadline: float | None) -> None:
+        """Queue a request that the core makes by itself. What cannot be queued settles at once, not sent."""
+        if self._answer(data, request):
+            self._set_deadline(request, deadline)
+        elif self._fatal is None:
+            error = ConnectionClosed("nothing can be written any more")
+            self._settle(request, "end", Settlement("over", NOT_SENT, error=error), self._now)
+
+    def _drop_output(self) -> int:
+        dropped = self._output_bytes
+        for message in self._output:
+            if message.request is not None:
+                message.request.output = None
+        self._output.clear()
+        self._output_bytes = 0
+        self._output_offset = 0
+        return dropped
+
+    # ── The end ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _end(self, reason: str, at: float, *, error: RemoteProtocolError | None = None, unwritten: int = 0) -> None:
+        """Settle everything, own requests by id, the peer's by arrival, and say so last. The one way to OVER."""
+        if error is not None:
+            unwritten += self._drop_output()
+        self._state = move(CONNECTION, self._state, "end")
+        self._timers.clear()
+        for id in sorted(self._requests):
+            request = self._requests.get(id)
+            if request is not None:
+                over = ConnectionClosed(reason, dispatch=request.dispatch)
+                self._settle(request, "end", Settlement("over", request.dispatch, error=over), at)
+        for peer_request in [*self._peer_requests.values()]:
+            self._abandon(peer_request, f"the connection is over: {reason}", at)
+        self._ending(reason, at)
+        unread = self._unread - self._block + self._framer.pending_bytes
+        unread += sum((line.length if isinstance(line, LongLine) else len(line)) + 1 for line in self._lines)
+        self._inputs.clear()
+        self._data = b""
+        self._lines = iter(())
+        self._unread = self._block = 0
+        self._emit(events.ConnectionOver(reason, error, unread, unwritten, self._dropped_answers, at))
+
+    def _ending(self, reason: str, at: float) -> None:
+        """For a subclass: everything has settled; say what is left to say."""
+
+    def _emit(self, event: Event) -> None:
+        self._ready.append(event)
+
+    def _deviation(self, rule: str, message: str, line: str | bytes, at: float) -> None:
+        self._emit(events.Deviation(RemoteProtocolError(message, rule=rule), line, at))

@@ -1,0 +1,152 @@
+"""Every exception of the library.
+
+ACPError
+├─ ProtocolError            abstract: a rule of the protocol was broken
+│  ├─ LocalProtocolError    by you: raised by the call that broke it; nothing changed, nothing was queued
+│  └─ RemoteProtocolError   by the peer: never raised while receiving, carried by an event
+├─ RequestError             the peer answered a request with an error: no rule was broken
+├─ RequestTimeout           no answer in time (also a TimeoutError)
+├─ ConnectionClosed         the connection ended before the answer came
+└─ ConsumerTooSlow          raised by bindings: an answer stands behind more unread input than may be kept
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+REQUEST_CANCELLED = -32800
+AUTH_REQUIRED = -32000
+RESOURCE_NOT_FOUND = -32002
+
+NOT_SENT = "not_sent"
+SENT_NO_REPLY = "sent_no_reply"
+ANSWERED = "answered"
+
+
+class ACPError(Exception):
+    """The base of every exception this library raises or carries."""
+
+
+class ProtocolError(ACPError):
+    """A rule of the protocol was broken. Abstract: one of its two subclasses says by whom.
+
+    ``rule`` is a short stable name of the rule, such as ``turn.one_at_a_time``.
+    """
+
+    rule: str
+
+    def __init__(self, message: str, *, rule: str) -> None:
+        if type(self) is ProtocolError:
+            raise TypeError("ProtocolError is abstract: use LocalProtocolError or RemoteProtocolError")
+        super().__init__(message)
+        self.rule = rule
+
+    def __str__(self) -> str:
+        return f"{self.args[0]} [{self.rule}]"
+
+
+class LocalProtocolError(ProtocolError):
+    """You broke a rule. The call that raised this has changed nothing and queued nothing (rule 2)."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer broke a rule. Carried by events, never raised while receiving (rule 4).
+
+    ``code`` is the JSON-RPC error code which names this kind of fault.
+    """
+
+    code: int
+
+    def __init__(self, message: str, *, rule: str, code: int = INVALID_REQUEST) -> None:
+        super().__init__(message, rule=rule)
+        self.code = code
+
+
+class RequestError(ACPError):
+    """The peer answered a request with an error, or a handler wants to answer with one.
+
+    ``code`` is any 32-bit integer, ``message`` one short sentence, ``data`` any JSON value or None (spec.md section 4).
+    """
+
+    code: int
+    message: str
+    data: object
+
+    def __init__(self, code: int, message: str, data: object = None) -> None:
+        super().__init__(code, message, data)
+        self.code = code
+        self.message = message
+        self.data = data
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.code})"
+
+    @property
+    def auth_required(self) -> bool:
+        """The code is -32000: authenticate, then ask again."""
+        return self.code == AUTH_REQUIRED
+
+    @property
+    def cancelled(self) -> bool:
+        """The code is -32800: the request was cancelled."""
+        return self.code == REQUEST_CANCELLED
+
+
+class RequestTimeout(ACPError, TimeoutError):
+    """No answer came within the deadline that the caller gave."""
+
+
+class ConnectionClosed(ACPError):
+    """The connection ended before the answer came.
+
+    ``reason`` says why it ended; ``dispatch`` whether the request's bytes had been handed to the transport:
+    ``"not_sent"`` or ``"sent_no_reply"`` (rule 3).
+    """
+
+    reason: str
+    dispatch: str
+
+    def __init__(self, reason: str, *, dispatch: str = NOT_SENT) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.dispatch = dispatch
+
+    def __str__(self) -> str:
+        note = "the request was not sent" if self.dispatch == NOT_SENT else "the request was sent, its fate is unknown"
+        return f"the connection is over: {self.reason} ({note})"
+
+
+class ConsumerTooSlow(ACPError):
+    """An awaited answer stands behind more unread input than may be kept. The request stays open: read on."""
+
+
+def check_type(name: str, value: object, kind: type, want: str) -> None:
+    """Raise TypeError when ``value`` is no ``kind``: a wrong argument type is the caller's fault (rule 4)."""
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise TypeError(f"{name} must be {want}, not {type(value).__name__}")
+
+
+def check_number(name: str, value: object) -> None:
+    """Raise TypeError when ``value`` is no int or float; a bool is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
+
+
+def local(rule: str, message: str) -> NoReturn:
+    """Raise the LocalProtocolError that names a rule."""
+    raise LocalProtocolError(message, rule=rule)
+
+
+def clip(value: object, limit: int = 120) -> str:
+    """A short printable form of ``value`` for an error message, at most about ``limit`` code points."""
+    if isinstance(value, str) and len(value) > limit:
+        return repr(value[:limit]) + "…"
+    text = repr(value)
+    return text if len(text) <= limit else text[:limit] + "…"

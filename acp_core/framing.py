@@ -1,0 +1,134 @@
+"""Bytes to lines. Split at 0x0A only, linear in bytes whatever the chunking, bounded in memory."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Line: TypeAlias = "str | bytes | LongLine"
+
+# One step handles at most this much, so that a consumer who stops early has not paid for a large read.
+BLOCK = 65536
+
+
+class LongLine:
+    """What is kept of a line past the bound: ``length`` in bytes, the first bytes and the last ones."""
+
+    __slots__ = ("head", "length", "tail")
+
+    def __init__(self, length: int, head: bytes, tail: bytes) -> None:
+        self.length = length
+        self.head = head
+        self.tail = tail
+
+
+class Framer:
+    """Cuts a stream of bytes into lines without their ends (LF or CRLF).
+
+    A line is given as str when it is ASCII, else as bytes, and as a LongLine when it is longer than ``limit`` bytes.
+    """
+
+    __slots__ = ("_head_size", "_length", "_limit", "_pending", "_skipping", "_tail_size")
+
+    def __init__(self, limit: int, head_size: int, tail_size: int) -> None:
+        self._limit = limit
+        self._head_size = head_size
+        self._tail_size = tail_size
+        self._pending = bytearray()
+        # While a long line is skipped: its length so far, and in _pending its head and a running tail.
+        self._length = 0
+        self._skipping: bytes | None = None
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes kept of a line whose end has not come."""
+        return len(self._pending) + (len(self._skipping) if self._skipping is not None else 0)
+
+    def feed(self, data: bytes, start: int) -> tuple[list[Line], int]:
+        """Take ``data`` from ``start`` on: the lines that are whole, and where to go on. At most one block a call."""
+        if self._pending or self._skipping is not None:
+            cut = data.find(b"\n", start)
+            if cut < 0:
+                self._extend(data[start:] if start else data)
+                return [], len(data)
+            self._extend(data[start:cut])
+            return [self._finish()], cut + 1
+        end = start + BLOCK
+        if len(data) > end:
+            cut = data.rfind(b"\n", start, end)
+            if cut < 0:
+                cut = data.find(b"\n", end)
+        else:
+            cut = data.rfind(b"\n", start)
+        if cut < 0:
+            self._extend(data[start:] if start else data)
+            return [], len(data)
+        return self._split(data[start:cut]), cut + 1
+
+    def whole(self, line: bytes) -> Line:
+        """One line that came with its boundaries known."""
+        if line.endswith(b"\n"):
+            line = line[:-1]
+        return self._line(line[:-1] if line.endswith(b"\r") else line)
+
+    def finish(self) -> Line | None:
+        """What is left when the input ends, or None."""
+        if not self._pending and self._skipping is None:
+            return None
+        return self._finish()
+
+    def _split(self, block: bytes) -> list[Line]:
+        if block.isascii():
+            text = block.decode("ascii")
+            lines: list[Line] = [*text.split("\n")]
+        else:
+            lines = [line.decode("ascii") if line.isascii() else line for line in block.split(b"\n")]
+        if b"\r" in block:
+            lines = [
+                line[:-1] if line[-1:] in ("\r", b"\r") else line for line in lines if not isinstance(line, LongLine)
+            ]
+        if len(block) > self._limit:
+            return [
+                line
+                if isinstance(line, LongLine) or len(line) <= self._limit
+                else self._line(line.encode("ascii") if isinstance(line, str) else line)
+                for line in lines
+            ]
+        return lines
+
+    def _line(self, line: bytes) -> Line:
+        if len(line) > self._limit:
+            return LongLine(len(line), line[: self._head_size], line[-self._tail_size :])
+        return line.decode("ascii") if line.isascii() else line
+
+    def _extend(self, data: bytes) -> None:
+        pending = self._pending
+        if self._skipping is None:
+            # One byte above the bound may be the CR of a line end.
+            if len(pending) + len(data) <= self._limit + 1:
+                pending += data
+                return
+            self._length = len(pending) + len(data)
+            self._skipping = bytes(pending[: self._head_size]) + data[: max(0, self._head_size - len(pending))]
+            self._pending = pending[-self._tail_size - 1 :] + data[-self._tail_size - 1 :]
+        else:
+            self._length += len(data)
+            pending += data[-self._tail_size - 1 :]
+        # One byte more than is reported: it may be the CR of the line end.
+        del self._pending[: -self._tail_size - 1]
+
+    def _finish(self) -> Line:
+        pending, self._pending = self._pending, bytearray()
+        if self._skipping is None:
+            if pending.endswith(b"\r"):
+                del pending[-1]
+            if len(pending) <= self._limit and pending.isascii():
+                return pending.decode("ascii")
+            return self._line(bytes(pending))
+        length, head = self._length, self._skipping
+        self._length, self._skipping = 0, None
+        if pending.endswith(b"\r"):
+            del pending[-1]
+            length -= 1
+        return LongLine(length, head[:length], bytes(pending[-self._tail_size :]))

@@ -1,0 +1,214 @@
+"""Between the core and a consumer: where each event goes, in which order, and when reading must pause.
+
+Every binding uses it the same way: each event of ``connection.events()`` goes through ``route``. Waiters are settled,
+updates are queued per session, and what needs a handler comes back. Sizes are wire bytes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from . import events
+from .events import Event
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from .sessions import Session
+
+    class Waiter(Protocol):
+        """What a binding gives as ``token``: settling it wakes the caller. Never more than once a request."""
+
+        def settle(self, event: Event) -> None:
+            """The event that settles the request."""
+
+
+MIB = 1024 * 1024
+# Metadata between turns: only the latest state of each kind is of use.
+COALESCED = (
+    events.AvailableCommandsUpdate,
+    events.CurrentModeUpdate,
+    events.ConfigOptionUpdate,
+    events.SessionInfoUpdate,
+    events.UsageUpdate,
+)
+
+
+def wire_size(event: Event) -> int:
+    """The wire bytes that an event keeps alive."""
+    return len(event.line) if isinstance(event, events.Update) else 0
+
+
+class Channel:
+    """One ordered queue of events for one consumer.
+
+    A detached channel counts and discards: its consumer has left, and it freezes nobody. ``wake`` is the binding's: it is
+    called after every put, and must not call back.
+    """
+
+    __slots__ = ("_inbox", "_queue", "coalesces", "detached", "discarded", "discarded_bytes", "ended", "size", "wake")
+
+    def __init__(self, inbox: Inbox, *, coalesces: bool = False) -> None:
+        self._inbox = inbox
+        self._queue: deque[Event] = deque()
+        self.coalesces = coalesces
+        self.detached = False
+        self.ended = False
+        self.size = 0
+        self.discarded = 0
+        self.discarded_bytes = 0
+        self.wake: Waker | None = None
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def put(self, event: Event) -> None:
+        """Append an event; on a channel that coalesces it takes the place of an older one of its kind."""
+        size = wire_size(event)
+        if self.detached:
+            self.discarded += 1
+            self.discarded_bytes += size
+            return
+        if self.coalesces and isinstance(event, COALESCED):
+            for older in self._queue:
+                if older.__class__ is event.__class__:
+                    self._queue.remove(older)
+                    self._count(-wire_size(older))
+                    break
+        self._queue.append(event)
+        self._count(size)
+        if self.wake is not None:
+            self.wake()
+
+    def take(self) -> Event | None:
+        """The next event, or None when there is none now."""
+        if not self._queue:
+            return None
+        event = self._queue.popleft()
+        self._count(-wire_size(event))
+        return event
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        self.ended = True
+        if self.wake is not None:
+            self.wake()
+
+    def detach(self) -> None:
+        """The consumer leaves: what is queued and what still comes is counted and discarded."""
+        if self.detached:
+            return
+        self.detached = True
+        self.discarded += len(self._queue)
+        self.discarded_bytes += self.size
+        self._count(-self.size)
+        self._queue.clear()
+
+    def _count(self, size: int) -> None:
+        self.size += size
+        self._inbox.size += size
+
+
+class Inbox:
+    """The channels of one connection, and the verdict whether its transport may be read.
+
+    ``pause_at`` and ``full_at`` are in wire bytes. Reading pauses at the first mark while nobody waits for an answer;
+    with a waiter it goes on to the second, and past that the waiters are told that the consumer is too slow: nothing is
+    dropped, and their requests stay open.
+    """
+
+    __slots__ = ("_idle", "full_at", "pause_at", "size", "waiters")
+
+    def __init__(self, *, pause_at: int = 1 * MIB, full_at: int = 64 * MIB) -> None:
+        if not 0 < pause_at <= full_at:
+            raise ValueError(f"pause_at ({pause_at}) must be positive and not above full_at ({full_at})")
+        self.pause_at = pause_at
+        self.full_at = full_at
+        self.size = 0
+        # How many callers wait for an answer on this connection; the binding counts.
+        self.waiters = 0
+        self._idle: dict[Session, Channel] = {}
+
+    @property
+    def paused(self) -> bool:
+        """The transport must not be read now."""
+        return self.size >= self.pause_at and (self.waiters == 0 or self.size >= self.full_at)
+
+    @property
+    def full(self) -> bool:
+        """Past the second mark: every waiter is told ConsumerTooSlow."""
+        return self.size >= self.full_at
+
+    def channel(self) -> Channel:
+        """A new channel, for the events of one turn."""
+        return Channel(self)
+
+    def idle(self, session: Session) -> Channel:
+        """The channel of what a session says between turns."""
+        channel = self._idle.get(session)
+        if channel is None:
+            channel = self._idle[session] = Channel(self, coalesces=True)
+        return channel
+
+    def route(self, event: Event) -> Event | None:
+        """Deliver an event of the core. Returns it when the binding has to act: run a handler, cancel one, or end.
+
+        The token of a prompt is a ``TurnToken``, any other token of a binding a ``Waiter``.
+        """
+        if isinstance(event, events.Update):
+            turn = event.turn
+            token = turn.token if turn is not None else None
+            channel = token.channel if isinstance(token, TurnToken) else self.idle(event.session)
+            channel.put(event)
+            return None
+        if isinstance(event, (events.TurnEnded, events.TurnFailed)):
+            token = event.token
+            if isinstance(token, TurnToken):
+                token.channel.put(event)
+                token.channel.end()
+                token.settle(event)
+            return None
+        if isinstance(event, events.RequestSettled):
+            _settle(event.token, event)
+            return None
+        if isinstance(event, (events.SessionReady, events.SessionFailed)):
+            _settle(event.session.token, event)
+            return None
+        if isinstance(event, events.SessionEvent):
+            turn = event.session.turn
+            token = turn.token if turn is not None else None
+            (token.channel if isinstance(token, TurnToken) else self.idle(event.session)).put(event)
+            if isinstance(event, events.SessionClosed):
+                self.idle(event.session).end()
+            return None
+        if isinstance(event, events.ConnectionOver):
+            for channel in self._idle.values():
+                channel.end()
+        return event
+
+
+class TurnToken:
+    """The token that a binding gives with a prompt: its channel, and who waits for the turn's end."""
+
+    __slots__ = ("channel", "waiter")
+
+    def __init__(self, channel: Channel, waiter: Waiter) -> None:
+        self.channel = channel
+        self.waiter = waiter
+
+    def settle(self, event: Event) -> None:
+        """The turn is over."""
+        self.waiter.settle(event)
+
+
+def _settle(token: object, event: Event) -> None:
+    settle = getattr(token, "settle", None)
+    if settle is not None:
+        settle(event)
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Waker = Callable[[], None]

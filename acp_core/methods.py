@@ -1,0 +1,299 @@
+"""The method table, as data: name, direction, kind, gate and session scope of every method, per protocol version.
+
+The rest of the library names methods by ``key``; the name on the wire stands only here, so a table with other names
+works unchanged.
+"""
+
+from __future__ import annotations
+
+from .errors import clip
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+REQUEST_KIND = "request"
+NOTIFICATION_KIND = "notification"
+AGENT = "agent"
+CLIENT = "client"
+BOTH = "both"
+
+
+class Gate:
+    """A capability that a method needs.
+
+    ``path`` leads to it in the capabilities of the side that handles the method. ``marker`` is ``"bool"`` (true means
+    yes) or ``"object"`` (an object means yes, `{}` too; null and false do not).
+    """
+
+    __slots__ = ("marker", "path")
+
+    def __init__(self, marker: str, *path: str) -> None:
+        self.marker = marker
+        self.path = path
+
+    def __str__(self) -> str:
+        return ".".join(self.path)
+
+    def open(self, capabilities: Mapping[str, object]) -> bool:
+        """Whether the capabilities advertise it."""
+        value: object = capabilities
+        for name in self.path:
+            if not isinstance(value, dict):
+                return False
+            value = value.get(name)
+        return value is True if self.marker == "bool" else isinstance(value, dict)
+
+
+class Method:
+    """One row of the table.
+
+    key: the library's name. wire: the name on the wire. handler: the side that handles it (agent, client or both).
+    kind: request or notification. gate: the capability it needs, or None. session: its params name a session.
+    event: the class of the event it becomes, or "" when the core uses it up. intent: the call that sends it, when
+    ``request`` and ``notify`` must not. cancel: the key of the notification that cancels it. stable: part of the
+    stable protocol.
+    """
+
+    __slots__ = ("cancel", "event", "gate", "handler", "intent", "key", "kind", "session", "stable", "wire")
+
+    def __init__(
+        self,
+        key: str,
+        wire: str,
+        handler: str,
+        kind: str = REQUEST_KIND,
+        *,
+        gate: Gate | None = None,
+        session: bool = False,
+        event: str = "",
+        intent: str = "",
+        cancel: str = "cancel_request",
+        stable: bool = True,
+    ) -> None:
+        self.key = key
+        self.wire = wire
+        self.handler = handler
+        self.kind = kind
+        self.gate = gate
+        self.session = session
+        self.event = event
+        self.intent = intent
+        self.cancel = cancel
+        self.stable = stable
+
+    def renamed(self, wire: str) -> Method:
+        """The same row under another name on the wire."""
+        return Method(
+            self.key,
+            wire,
+            self.handler,
+            self.kind,
+            gate=self.gate,
+            session=self.session,
+            event=self.event,
+            intent=self.intent,
+            cancel=self.cancel,
+            stable=self.stable,
+        )
+
+    def __repr__(self) -> str:
+        return f"Method({self.key!r}, {self.wire!r})"
+
+
+class MethodTable:
+    """The methods of one protocol version, by key and by wire name.
+
+    Raises:
+        ValueError: a key or a wire name stands twice.
+    """
+
+    __slots__ = ("_by_key", "_by_wire", "version")
+
+    def __init__(self, version: int, rows: tuple[Method, ...]) -> None:
+        self.version = version
+        self._by_key = {row.key: row for row in rows}
+        self._by_wire = {row.wire: row for row in rows}
+        if len(self._by_key) != len(rows) or len(self._by_wire) != len(rows):
+            raise ValueError("a method table has a key or a wire name twice")
+
+    def __getitem__(self, key: str) -> Method:
+        return self._by_key[key]
+
+    def __iter__(self) -> Iterator[Method]:
+        return iter(self._by_key.values())
+
+    def wire(self, key: str) -> str:
+        """The wire name of ``key``. KeyError when there is no such row."""
+        return self._by_key[key].wire
+
+    def find(self, wire: str) -> Method | None:
+        """The row of a wire name, or None."""
+        return self._by_wire.get(wire)
+
+    def renamed(self, names: Mapping[str, str]) -> MethodTable:
+        """A copy in which the rows of ``names`` (key to wire name) have other wire names."""
+        unknown = set(names) - set(self._by_key)
+        if unknown:
+            raise ValueError(f"no such method key: {clip(sorted(unknown))}; the keys are {clip(sorted(self._by_key))}")
+        return MethodTable(
+            self.version, tuple(row.renamed(names[row.key]) if row.key in names else row for row in self)
+        )
+
+
+V1 = MethodTable(
+    1,
+    (
+        # handled by the agent
+        Method("initialize", "initialize", AGENT, intent="initialize"),
+        Method("authenticate", "authenticate", AGENT, event="AuthenticateRequested"),
+        Method("logout", "logout", AGENT, gate=Gate("object", "auth", "logout"), event="LogoutRequested"),
+        Method("session_new", "session/new", AGENT, event="NewSessionRequested", intent="open_session"),
+        Method(
+            "session_load",
+            "session/load",
+            AGENT,
+            gate=Gate("bool", "loadSession"),
+            session=True,
+            event="LoadSessionRequested",
+            intent="open_session",
+        ),
+        Method(
+            "session_resume",
+            "session/resume",
+            AGENT,
+            gate=Gate("object", "sessionCapabilities", "resume"),
+            session=True,
+            event="ResumeSessionRequested",
+            intent="open_session",
+        ),
+        Method(
+            "session_list",
+            "session/list",
+            AGENT,
+            gate=Gate("object", "sessionCapabilities", "list"),
+            event="ListSessionsRequested",
+        ),
+        Method(
+            "session_close",
+            "session/close",
+            AGENT,
+            gate=Gate("object", "sessionCapabilities", "close"),
+            session=True,
+            event="CloseSessionRequested",
+            intent="close_session",
+        ),
+        Method(
+            "session_delete",
+            "session/delete",
+            AGENT,
+            gate=Gate("object", "sessionCapabilities", "delete"),
+            event="DeleteSessionRequested",
+        ),
+        Method(
+            "session_set_mode", "session/set_mode", AGENT, session=True, event="SetModeRequested", intent="set_mode"
+        ),
+        Method(
+            "session_set_config_option",
+            "session/set_config_option",
+            AGENT,
+            session=True,
+            event="SetConfigOptionRequested",
+            intent="set_config_option",
+        ),
+        Method(
+            "session_prompt",
+            "session/prompt",
+            AGENT,
+            session=True,
+            event="PromptRequested",
+            intent="prompt",
+            cancel="session_cancel",
+        ),
+        Method("session_cancel", "session/cancel", AGENT, NOTIFICATION_KIND, session=True, intent="cancel_turn"),
+        # handled by the client
+        Method("session_update", "session/update", CLIENT, NOTIFICATION_KIND, session=True, intent="update"),
+        Method(
+            "session_request_permission",
+            "session/request_permission",
+            CLIENT,
+            session=True,
+            event="PermissionRequested",
+            intent="ask_permission",
+        ),
+        Method(
+            "fs_read_text_file",
+            "fs/read_text_file",
+            CLIENT,
+            gate=Gate("bool", "fs", "readTextFile"),
+            session=True,
+            event="ReadTextFileRequested",
+        ),
+        Method(
+            "fs_write_text_file",
+            "fs/write_text_file",
+            CLIENT,
+            gate=Gate("bool", "fs", "writeTextFile"),
+            session=True,
+            event="WriteTextFileRequested",
+        ),
+        Method(
+            "terminal_create",
+            "terminal/create",
+            CLIENT,
+            gate=Gate("bool", "terminal"),
+            session=True,
+            event="CreateTerminalRequested",
+        ),
+        Method(
+            "terminal_output",
+            "terminal/output",
+            CLIENT,
+            gate=Gate("bool", "terminal"),
+            session=True,
+            event="TerminalOutputRequested",
+        ),
+        Method(
+            "terminal_wait_for_exit",
+            "terminal/wait_for_exit",
+            CLIENT,
+            gate=Gate("bool", "terminal"),
+            session=True,
+            event="WaitForTerminalExitRequested",
+        ),
+        Method(
+            "terminal_kill",
+            "terminal/kill",
+            CLIENT,
+            gate=Gate("bool", "terminal"),
+            session=True,
+            event="KillTerminalRequested",
+        ),
+        Method(
+            "terminal_release",
+            "terminal/release",
+            CLIENT,
+            gate=Gate("bool", "terminal"),
+            session=True,
+            event="ReleaseTerminalRequested",
+        ),
+        Method(
+            "elicitation_create",
+            "elicitation/create",
+            CLIENT,
+            gate=Gate("object", "elicitation"),
+            event="ElicitationRequested",
+        ),
+        Method(
+            "elicitation_complete",
+            "elicitation/complete",
+            CLIENT,
+            NOTIFICATION_KIND,
+            gate=Gate("object", "elicitation", "url"),
+        ),
+        # handled by both
+        Method("cancel_request", "$/cancel_request", BOTH, NOTIFICATION_KIND, intent="cancel_request"),
+        # in no schema, yet spoken by agents: sent only where a session's result has `models`
+        Method("session_set_model", "session/set_model", AGENT, session=True, intent="open_session", stable=False),
+    ),
+)

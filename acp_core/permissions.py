@@ -1,0 +1,88 @@
+"""Permission policies: what may be answered without asking, and with which option."""
+
+from __future__ import annotations
+
+from .errors import check_type, clip, local
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .events import PermissionOption
+
+ALLOW = "allow"
+ASK = "ask"
+DENY = "deny"
+# From lenient to strict; a merge takes the stricter.
+VERDICTS = (ALLOW, ASK, DENY)
+DEFAULT = "default"
+
+
+class Policy:
+    """Verdicts for permission requests.
+
+    ``rules`` maps a tool's title, a tool's kind or ``"default"`` to ``"allow"``, ``"ask"`` or ``"deny"``; the most
+    specific key wins (title, then kind, then default), and without any key the verdict is ask. A value that is no
+    verdict counts as deny (peer.md P2). ``always`` lets an allow choose allow_always where allow_once is not offered.
+    ``ask_deadline`` is how long an asked request is held before it is denied, in seconds (P4).
+
+    Raises:
+        TypeError: a key or ``rules`` itself has a wrong type.
+        LocalProtocolError: ``ask_deadline`` is not positive.
+    """
+
+    __slots__ = ("always", "ask_deadline", "rules")
+
+    def __init__(
+        self, rules: Mapping[str, str] | None = None, *, always: bool = False, ask_deadline: float = 300.0
+    ) -> None:
+        self.rules: dict[str, str] = {}
+        for key, verdict in (rules or {}).items():
+            check_type("a policy's key", key, str, "a str")
+            self.rules[key] = verdict if verdict in VERDICTS else DENY
+        if not 0 < ask_deadline < float("inf"):
+            local("permission.deadline", f"ask_deadline is {clip(ask_deadline)}; give a positive number of seconds")
+        self.always = always
+        self.ask_deadline = ask_deadline
+
+    def __repr__(self) -> str:
+        return f"Policy({self.rules!r}, always={self.always!r}, ask_deadline={self.ask_deadline!r})"
+
+    def verdict(self, title: str | None, kind: str | None) -> str:
+        """The verdict for a tool call with this title and kind."""
+        for key in (title, kind, DEFAULT):
+            if key is not None and key in self.rules:
+                return self.rules[key]
+        return ASK
+
+    def choose(self, verdict: str, options: tuple[PermissionOption, ...]) -> PermissionOption | None:
+        """The offered option that carries out allow or deny; None for outcome cancelled (P3). Nothing is invented."""
+        kinds = ("allow_once", "allow_always") if verdict == ALLOW else ("reject_once", "reject_always")
+        for kind in kinds if verdict == DENY or self.always else kinds[:1]:
+            for option in options:
+                if option.kind == kind:
+                    return option
+        return None
+
+    def merged(self, other: Policy) -> Policy:
+        """The stricter of both for every key (P7)."""
+        keys = [*self.rules, *(key for key in other.rules if key not in self.rules)]
+        return Policy(
+            {key: _stricter(self._lookup(key), other._lookup(key)) for key in keys},
+            always=self.always and other.always,
+            ask_deadline=min(self.ask_deadline, other.ask_deadline),
+        )
+
+    def widened_by(self, other: Policy) -> str | None:
+        """The first key for which ``other`` would allow more than this policy does, or None (P7)."""
+        for key in (*other.rules, *(key for key in self.rules if key not in other.rules)):
+            if VERDICTS.index(other._lookup(key)) < VERDICTS.index(self._lookup(key)):
+                return key
+        return None
+
+    def _lookup(self, key: str) -> str:
+        return self.rules.get(key, self.rules.get(DEFAULT, ASK))
+
+
+def _stricter(one: str, other: str) -> str:
+    return max(one, other, key=VERDICTS.index)

@@ -1,0 +1,141 @@
+"""Requests both ways, as data: what was asked, in which state it is, and whether its bytes have left."""
+
+from __future__ import annotations
+
+from .errors import NOT_SENT, SENT_NO_REPLY
+from .state import QUEUED, UNANSWERED, WAITING
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from .agent import ServedSession
+    from .methods import Method
+    from .sessions import Session, Turn
+    from .timers import Timer
+
+    Settle: TypeAlias = "Callable[[OwnRequest, Settlement, float], None]"
+
+
+class Output:
+    """One message that waits to be handed to the transport. ``data`` is empty once it was withdrawn."""
+
+    __slots__ = ("data", "request")
+
+    def __init__(self, data: bytes, request: OwnRequest | None) -> None:
+        self.data = data
+        self.request = request
+
+
+class Settlement:
+    """How a request ended. ``outcome`` is result, error, invalid, deadline, withdrawn, closed or over."""
+
+    __slots__ = ("dispatch", "error", "line", "outcome", "raw", "result")
+
+    def __init__(
+        self,
+        outcome: str,
+        dispatch: str,
+        *,
+        result: object = None,
+        error: Exception | None = None,
+        raw: dict[str, object] | None = None,
+        line: str | bytes = "",
+    ) -> None:
+        self.outcome = outcome
+        self.dispatch = dispatch
+        self.result = result
+        self.error = error
+        self.raw = raw if raw is not None else {}
+        self.line = line
+
+
+class OwnRequest:
+    """A request made here. ``settle`` is called exactly once, when it has come to its end."""
+
+    __slots__ = (
+        "cancel_asked",
+        "id",
+        "method",
+        "output",
+        "params",
+        "session",
+        "settle",
+        "state",
+        "timer",
+        "token",
+        "turn",
+    )
+
+    def __init__(
+        self,
+        id: int,
+        method: Method,
+        session: Session | ServedSession | None,
+        token: object,
+        settle: Settle,
+    ) -> None:
+        self.id = id
+        self.method = method
+        self.session = session
+        self.token = token
+        self.settle = settle
+        self.state = WAITING
+        self.cancel_asked = False
+        self.output: Output | None = None
+        self.params = ""
+        self.timer: Timer | None = None
+        self.turn: Turn | None = None
+
+    @property
+    def dispatch(self) -> str:
+        """Whether its bytes have left: ``not_sent`` or ``sent_no_reply``."""
+        return NOT_SENT if self.state in (WAITING, QUEUED) else SENT_NO_REPLY
+
+
+class PeerRequest:
+    """A request of the peer that waits for our answer."""
+
+    __slots__ = ("line", "method", "params", "request_id", "rpc_id", "session", "state", "timer", "turn")
+
+    def __init__(
+        self,
+        request_id: str,
+        rpc_id: int | str,
+        method: Method,
+        params: dict[str, object],
+        session: Session | ServedSession | None,
+        turn: Turn | None,
+    ) -> None:
+        self.request_id = request_id
+        self.rpc_id = rpc_id
+        self.method = method
+        self.params = params
+        self.session = session
+        self.turn = turn
+        self.state = UNANSWERED
+        self.timer: Timer | None = None
+
+
+class Tombstones:
+    """Ids of requests that were given up, so that a late answer differs from one to nothing. The oldest go first."""
+
+    __slots__ = ("_entries", "_limit")
+
+    def __init__(self, limit: int) -> None:
+        self._entries: dict[int, OwnRequest] = {}
+        self._limit = limit
+
+    def add(self, request: OwnRequest) -> None:
+        """Remember a request."""
+        if len(self._entries) >= self._limit:
+            del self._entries[next(iter(self._entries))]
+        self._entries[request.id] = request
+
+    def pop(self, id: int) -> OwnRequest | None:
+        """Forget it; None when it is not known."""
+        return self._entries.pop(id, None)
+
+    def __len__(self) -> int:
+        return len(self._entries)

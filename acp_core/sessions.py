@@ -1,0 +1,160 @@
+"""One session of a client: its handle, its turn, and what the agent said about it. Data; the rules are in client.py."""
+
+from __future__ import annotations
+
+from .state import LIVE, SESSION, STARTING, move
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import TypeAlias
+
+    from .events import AvailableCommandsUpdate, ConfigOptionUpdate, CurrentModeUpdate, SessionInfoUpdate, UsageUpdate
+    from .replay import Replay
+    from .requests import OwnRequest
+    from .timers import Timer
+
+    JsonObject: TypeAlias = dict[str, object]
+    WholeState: TypeAlias = (
+        AvailableCommandsUpdate | ConfigOptionUpdate | CurrentModeUpdate | SessionInfoUpdate | UsageUpdate
+    )
+
+
+class Turn:
+    """One prompt and what comes of it.
+
+    ``prompt_id`` is its JSON-RPC id, ``identity`` the owner's name for it, ``token`` the caller's. ``updates`` counts
+    the updates that came while it ran; ``last_at`` is when the last one came, in seconds. ``cancel_asked`` is None,
+    ``"owner"`` or ``"deadline"``.
+    """
+
+    __slots__ = ("cancel_asked", "identity", "last_at", "prompt_id", "sent_at", "token", "updates")
+
+    def __init__(self, prompt_id: int, identity: str | None, token: object) -> None:
+        self.prompt_id = prompt_id
+        self.identity = identity
+        self.token = token
+        self.sent_at: float | None = None
+        self.last_at: float | None = None
+        self.updates = 0
+        self.cancel_asked: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Turn(prompt_id={self.prompt_id}, identity={self.identity!r})"
+
+
+class Plan:
+    """How a session is to be opened: what ``open_session`` was given, and how far it has come."""
+
+    __slots__ = (
+        "additional_directories",
+        "auth",
+        "auth_tried",
+        "authenticate_deadline",
+        "config",
+        "cwd",
+        "fresh_if_refused",
+        "fresh_tried",
+        "mcp_servers",
+        "meta",
+        "model",
+        "opened_by",
+        "replay",
+        "resume",
+        "step_deadline",
+        "steps",
+    )
+
+    def __init__(
+        self,
+        *,
+        cwd: str,
+        resume: str | None,
+        mcp_servers: list[JsonObject],
+        additional_directories: list[str],
+        meta: JsonObject | None,
+        auth: str | None,
+        model: str | None,
+        config: Mapping[str, str | bool],
+        replay: Replay,
+        fresh_if_refused: bool,
+        step_deadline: float,
+        authenticate_deadline: float,
+    ) -> None:
+        self.cwd = cwd
+        self.resume = resume
+        self.mcp_servers = mcp_servers
+        self.additional_directories = additional_directories
+        self.meta = meta
+        self.auth = auth
+        self.auth_tried = False
+        self.model = model
+        self.config = dict(config)
+        self.replay = replay
+        self.fresh_if_refused = fresh_if_refused
+        self.fresh_tried = False
+        self.step_deadline = step_deadline
+        self.authenticate_deadline = authenticate_deadline
+        self.opened_by = ""
+        # What is left to configure: pairs of option id and value; "" stands for the model.
+        self.steps: list[tuple[str, str | bool]] = []
+
+
+class Session:
+    """The handle of a session, given at once by ``open_session``; ``session_id`` is None until the agent names it.
+
+    Read-only for its owner. ``modes``, ``config_options``, ``models``, ``available_commands``, ``title`` and ``usage``
+    are the latest the agent said, as they stood on the wire.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "available_commands",
+        "cancel_timer",
+        "config_options",
+        "current_mode_id",
+        "cwd",
+        "fenced_id",
+        "live",
+        "models",
+        "modes",
+        "owner",
+        "plan",
+        "prompt_request",
+        "session_id",
+        "state",
+        "then",
+        "title",
+        "token",
+        "turn",
+        "usage",
+    )
+
+    def __init__(self, owner: str, plan: Plan, token: object) -> None:
+        self.owner = owner
+        self.plan = plan
+        self.token = token
+        self.cwd = plan.cwd
+        self.session_id: str | None = None
+        self.state = STARTING
+        self.live = False
+        self.turn: Turn | None = None
+        self.prompt_request: OwnRequest | None = None
+        self.cancel_timer: Timer | None = None
+        self.then = ""
+        self.fenced_id: int | None = None
+        self.modes: JsonObject | None = None
+        self.current_mode_id: str | None = None
+        self.config_options: list[JsonObject] | None = None
+        self.models: JsonObject | None = None
+        self.available_commands: list[JsonObject] = []
+        self.title: str | None = None
+        self.usage: JsonObject | None = None
+
+    def __repr__(self) -> str:
+        return f"Session({self.session_id!r}, {self.state})"
+
+    def move(self, event: str) -> None:
+        """Walk the session table. ``live`` says for the hot path whether a transcript update is live."""
+        self.state = move(SESSION, self.state, event)
+        self.live = self.state in LIVE

@@ -1,0 +1,147 @@
+"""Every state and every transition, as literals, and the small engine that walks them.
+
+A table maps a state to the inputs it takes and the state each leads to; what is absent is illegal. The tables know no
+role: the same rules bind both ends. Nothing outside this module writes a transition, and docs/states.md is made from
+these tables.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import TypeAlias
+
+    Table: TypeAlias = Mapping[str, Mapping[str, str]]
+
+# A connection. BROKEN: nothing can be written any more, reading goes on. OVER: nothing can be read any more.
+NEW, INITIALIZING, OPEN, BROKEN, OVER = "new", "initializing", "open", "broken", "over"
+
+CONNECTION: Table = {
+    NEW: {"initialize": INITIALIZING, "write_failed": BROKEN, "end": OVER},
+    INITIALIZING: {"initialized": OPEN, "refused": NEW, "write_failed": BROKEN, "end": OVER},
+    OPEN: {"write_failed": BROKEN, "end": OVER},
+    BROKEN: {"initialized": BROKEN, "refused": BROKEN, "end": OVER},
+    OVER: {"end": OVER},
+}
+
+# A request that was made here. WAITING: its bytes are not in the output yet. FORGOTTEN: settled by its deadline, the
+# answer may still come.
+WAITING, QUEUED, SENT, CANCEL_SENT, FORGOTTEN, SETTLED = (
+    "waiting",
+    "queued",
+    "sent",
+    "cancel_sent",
+    "forgotten",
+    "settled",
+)
+
+REQUEST: Table = {
+    WAITING: {"queue": QUEUED, "withdraw": SETTLED, "end": SETTLED},
+    QUEUED: {"hand_over": SENT, "withdraw": SETTLED, "end": SETTLED},
+    SENT: {"answer": SETTLED, "cancel": CANCEL_SENT, "deadline": FORGOTTEN, "give_up": FORGOTTEN, "end": SETTLED},
+    CANCEL_SENT: {
+        "answer": SETTLED,
+        "cancel": CANCEL_SENT,
+        "deadline": FORGOTTEN,
+        "give_up": FORGOTTEN,
+        "end": SETTLED,
+    },
+    FORGOTTEN: {"answer": SETTLED, "end": SETTLED},
+    SETTLED: {},
+}
+
+# A request of the peer.
+UNANSWERED, CANCEL_ASKED, ANSWERED, ABANDONED = "unanswered", "cancel_asked", "answered", "abandoned"
+
+INCOMING: Table = {
+    UNANSWERED: {"answer": ANSWERED, "cancel": CANCEL_ASKED, "abandon": ABANDONED},
+    CANCEL_ASKED: {"answer": ANSWERED, "cancel": CANCEL_ASKED, "abandon": ABANDONED},
+    ANSWERED: {},
+    ABANDONED: {},
+}
+
+# A session, seen by the side that opened it. STARTING: the handshake or a login is still under way.
+# CONFIGURING: model and options are being set. FENCED: a cancelled turn got no answer in time.
+STARTING, CREATING, LOADING, RESUMING, REPLAYING, CONFIGURING = (
+    "starting",
+    "creating",
+    "loading",
+    "resuming",
+    "replaying",
+    "configuring",
+)
+IDLE, PROMPTING, CANCELLING, FENCED, CLOSING, CLOSED = (
+    "idle",
+    "prompting",
+    "cancelling",
+    "fenced",
+    "closing",
+    "closed",
+)
+
+SESSION: Table = {
+    STARTING: {"create": CREATING, "load": LOADING, "resume": RESUMING, "fail": CLOSED},
+    CREATING: {"opened": CONFIGURING, "retry": STARTING, "fail": CLOSED},
+    LOADING: {"answered": REPLAYING, "retry": STARTING, "fail": CLOSED},
+    RESUMING: {"opened": CONFIGURING, "retry": STARTING, "fail": CLOSED},
+    REPLAYING: {"opened": CONFIGURING, "fail": CLOSED},
+    CONFIGURING: {"ready": IDLE, "fail": CLOSED},
+    IDLE: {"prompt": PROMPTING, "close": CLOSING, "fail": CLOSED},
+    PROMPTING: {"cancel": CANCELLING, "turn_over": IDLE, "close": CLOSING, "fail": CLOSED},
+    CANCELLING: {
+        "cancel": CANCELLING,
+        "turn_over": IDLE,
+        "no_answer": FENCED,
+        "close": CLOSING,
+        "fail": CLOSED,
+    },
+    FENCED: {"late_answer": IDLE, "close": CLOSING, "fail": CLOSED},
+    CLOSING: {
+        "turn_over": CLOSING,
+        "late_answer": CLOSING,
+        "closed": CLOSED,
+        "refused": IDLE,
+        "refused_in_turn": PROMPTING,
+        "refused_in_cancel": CANCELLING,
+        "refused_in_fence": FENCED,
+        "fail": CLOSED,
+    },
+    CLOSED: {"late_answer": CLOSED, "fail": CLOSED},
+}
+
+# A session, seen by the side that serves it.
+SERVED_SESSION: Table = {
+    CREATING: {"accept": IDLE, "refuse": CLOSED, "close": CLOSED},
+    LOADING: {"accept": IDLE, "refuse": CLOSED, "close": CLOSED},
+    RESUMING: {"accept": IDLE, "refuse": CLOSED, "close": CLOSED},
+    IDLE: {"prompt": PROMPTING, "load": LOADING, "resume": RESUMING, "close": CLOSED},
+    PROMPTING: {"cancel": CANCELLING, "turn_over": IDLE, "close": CLOSED},
+    CANCELLING: {"cancel": CANCELLING, "turn_over": IDLE, "close": CLOSED},
+    CLOSED: {"load": LOADING, "resume": RESUMING, "close": CLOSED},
+}
+
+TABLES: Mapping[str, Table] = {
+    "connection": CONNECTION,
+    "request": REQUEST,
+    "incoming request": INCOMING,
+    "session": SESSION,
+    "served session": SERVED_SESSION,
+}
+
+# States of a session in which a transcript update is live.
+LIVE = frozenset({IDLE, PROMPTING, CANCELLING, CONFIGURING, CLOSING})
+# States in which a transcript update is replayed history.
+REPLAY = frozenset({LOADING, RESUMING, REPLAYING})
+# States in which the opening plan is still under way.
+OPENING = frozenset({STARTING, CREATING, LOADING, RESUMING, REPLAYING, CONFIGURING})
+
+
+def move(table: Table, state: str, event: str) -> str:
+    """The state that ``event`` leads to. KeyError when the table has no such transition: a defect of this library."""
+    return table[state][event]
+
+
+def allows(table: Table, state: str, event: str) -> bool:
+    """Whether ``event`` is legal in ``state``."""
+    return event in table[state]
