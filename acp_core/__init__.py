@@ -9,6 +9,8 @@ from .client import ClientConnection
 from .connection import Connection
 from .errors import (
     ACPError,
+    AgentExited,
+    AgentNotStarted,
     ConnectionClosed,
     ConsumerTooSlow,
     LocalProtocolError,
@@ -90,6 +92,7 @@ from .events import (
     WriteFailed,
     WriteTextFileRequested,
 )
+from .inbox import HandlerFailed
 from .limits import Limits
 from .methods import V1, Gate, Method, MethodTable
 from .permissions import Policy
@@ -101,7 +104,9 @@ __all__ = (
     "V1",
     "ACPError",
     "AgentConnection",
+    "AgentExited",
     "AgentMessageChunk",
+    "AgentNotStarted",
     "AgentThoughtChunk",
     "AnswerUnmatched",
     "AuthenticateRequested",
@@ -124,6 +129,7 @@ __all__ = (
     "FenceLifted",
     "ForeignUpdate",
     "Gate",
+    "HandlerFailed",
     "Initialized",
     "KillTerminalRequested",
     "Limits",

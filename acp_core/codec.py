@@ -82,7 +82,12 @@ def decode(line: str | bytes, max_depth: int) -> JsonObject | Reject:
         return _diagnose(line, max_depth)
     if end != len(text):
         return _diagnose(line, max_depth)
-    if text.count("{") + text.count("[") > max_depth and _deeper_than(value, max_depth):
+    # Every level takes two characters, so a short line cannot be deep.
+    if (
+        len(text) > 2 * max_depth
+        and text.count("{") + text.count("[") > max_depth
+        and _deeper_than(value, max_depth)
+    ):
         return _too_deep(max_depth)
     if value.__class__ is dict and value.get("jsonrpc") == "2.0":
         return value

@@ -242,32 +242,33 @@ class Connection:
 
     def events(self) -> Iterator[Event]:
         """Work off the input, lazily and in order. The position lives here: an abandoned iterator loses nothing."""
-        while (event := self.next_event()) is not None:
-            yield event
-
-    def next_event(self) -> Event | None:
-        """The next event, or None when the input is worked off. The connection's state moves with each event."""
         ready = self._ready
         while True:
-            if ready:
+            while ready:
                 event = ready.popleft()
                 if event.__class__ is events.ConnectionOver:
                     self._over_pulled = True
-                return event
+                yield event
             if self._fatal is not None:
                 reason, error = self._fatal
                 self._fatal = None
                 self._end(reason, self._now, error=error)
                 continue
-            for line in self._lines:
-                found = self._line(line, self._at)
+            lines, read, at = self._lines, self._line, self._at
+            for line in lines:
+                found = read(line, at)
                 if found is not None:
-                    return found
-                if ready or self._fatal is not None:
+                    yield found
+                # The consumer may have pulled, sent or closed meanwhile: look at the whole state again.
+                if self._ready or self._lines is not lines or self._fatal:
                     break
             else:
                 if not self._advance():
-                    return None
+                    return
+
+    def next_event(self) -> Event | None:
+        """The next event, or None when the input is worked off. The connection's state moves with each event."""
+        return next(self.events(), None)
 
     def _receive(self, kind: int, data: bytes, now: float) -> None:
         now = self._clock(now)
@@ -297,31 +298,29 @@ class Connection:
         """Take the next block of the input. False when there is none."""
         self._unread -= self._block
         self._block = 0
-        data = self._data
-        if data:
-            before = self._position
-            if before < len(data):
-                lines, self._position = self._framer.feed(data, before)
-                self._block = self._position - before
-                self._lines = iter(lines)
+        if self._position >= len(self._data):
+            if not self._inputs:
+                self._data, self._position = b"", 0
+                return False
+            kind, data, at = self._inputs[0]
+            self._at = at
+            if kind == _TIMEOUT:
+                if not self._timers.fire(at) and self._inputs and self._inputs[0][0] == _TIMEOUT:
+                    self._inputs.popleft()
                 return True
-            self._data = b""
-        if not self._inputs:
-            return False
-        kind, data, at = self._inputs[0]
-        self._at = at
-        if kind == _TIMEOUT:
-            if not self._timers.fire(at) and self._inputs and self._inputs[0][0] == _TIMEOUT:
-                self._inputs.popleft()
-            return True
-        self._inputs.popleft()
-        if kind == _DATA:
+            self._inputs.popleft()
+            if kind == _MESSAGE:
+                self._block = len(data)
+                self._lines = iter((self._framer.whole(data),))
+                return True
+            if kind == _END:
+                self._end_of_input(at)
+                return True
             self._data, self._position = data, 0
-        elif kind == _MESSAGE:
-            self._block = len(data)
-            self._lines = iter((self._framer.whole(data),))
-        else:
-            self._end_of_input(at)
+        before = self._position
+        lines, self._position = self._framer.feed(self._data, before)
+        self._block = self._position - before
+        self._lines = iter(lines)
         return True
 
     def _end_of_input(self, at: float) -> None:

@@ -7,6 +7,8 @@ ACPError
 ├─ RequestError             the peer answered a request with an error: no rule was broken
 ├─ RequestTimeout           no answer in time (also a TimeoutError)
 ├─ ConnectionClosed         the connection ended before the answer came
+│  └─ AgentExited           because the agent's process has ended
+├─ AgentNotStarted          the agent's process could not be started
 └─ ConsumerTooSlow          raised by bindings: an answer stands behind more unread input than may be kept
 """
 
@@ -123,6 +125,46 @@ class ConnectionClosed(ACPError):
         return f"the connection is over: {self.reason} ({note})"
 
 
+class AgentExited(ConnectionClosed):
+    """The connection ended because the agent's process did. Raised by bindings.
+
+    ``returncode`` is the exit code, negative when a signal ended it: then ``signal`` is the signal's name, such as
+    ``"SIGKILL"``. ``stderr_tail`` is the end of what it wrote to stderr.
+    """
+
+    returncode: int
+    signal: str | None
+    stderr_tail: bytes
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        returncode: int,
+        signal: str | None = None,
+        stderr_tail: bytes = b"",
+        dispatch: str = NOT_SENT,
+    ) -> None:
+        super().__init__(reason, dispatch=dispatch)
+        self.returncode = returncode
+        self.signal = signal
+        self.stderr_tail = stderr_tail
+
+    @property
+    def cause(self) -> str:
+        """How the process ended and what it said last, as one sentence without its full stop."""
+        how = f"was ended by {self.signal}" if self.signal is not None else f"exited with code {self.returncode}"
+        words = last_words(self.stderr_tail)
+        return f"the agent {how}" + (f"; its stderr ends with: {words}" if words else "; it wrote nothing to stderr")
+
+    def __str__(self) -> str:
+        return self.cause
+
+
+class AgentNotStarted(ACPError):
+    """The agent's process could not be started. Raised by bindings; the OSError is the ``__cause__``."""
+
+
 class ConsumerTooSlow(ACPError):
     """An awaited answer stands behind more unread input than may be kept. The request stays open: read on."""
 
@@ -150,3 +192,11 @@ def clip(value: object, limit: int = 120) -> str:
         return repr(value[:limit]) + "…"
     text = repr(value)
     return text if len(text) <= limit else text[:limit] + "…"
+
+
+def last_words(tail: bytes, limit: int = 400) -> str:
+    """The last lines of a process's stderr on one line, at most ``limit`` code points; "" when it wrote nothing."""
+    lines = [" ".join(line.split()) for line in tail[-16 * limit :].decode("utf-8", "replace").splitlines()]
+    text = " | ".join(line for line in lines if line)
+    text = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    return text if len(text) <= limit else "…" + text[-limit:]

@@ -25,6 +25,23 @@ if TYPE_CHECKING:
 
 
 MIB = 1024 * 1024
+
+
+class HandlerFailed(Event):
+    """Code of the owner raised where nobody waits for it.
+
+    When: a handler, a permission callback or an agent's method raised. The peer was answered -32603 without internals.
+    Do: log ``exception``. ``event`` is the request that was being handled.
+    """
+
+    __slots__ = ("event", "exception")
+
+    def __init__(self, exception: BaseException, event: Event) -> None:
+        self.exception = exception
+        self.event = event
+        self.at = event.at
+
+
 # Metadata between turns: only the latest state of each kind is of use.
 COALESCED = (
     events.AvailableCommandsUpdate,
@@ -43,8 +60,8 @@ def wire_size(event: Event) -> int:
 class Channel:
     """One ordered queue of events for one consumer.
 
-    A detached channel counts and discards: its consumer has left, and it freezes nobody. ``wake`` is the binding's: it is
-    called after every put, and must not call back.
+    A detached channel counts and discards: its consumer has left, and it freezes nobody. ``wake`` is the binding's: it
+    is called after every put, and must not call back.
     """
 
     __slots__ = ("_inbox", "_queue", "coalesces", "detached", "discarded", "discarded_bytes", "ended", "size", "wake")

@@ -1,0 +1,168 @@
+"""Make the doc pages that restate the code: events, limits, states and methods.
+
+``python tests/tools/generate_docs.py`` writes them; ``--check`` exits with 1 when a page is not what the code says.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from acp_core import events  # noqa: E402
+from acp_core.limits import LIMITS, MIB  # noqa: E402
+from acp_core.methods import V1, Method  # noqa: E402
+from acp_core.state import TABLES  # noqa: E402
+
+MADE = "<!-- Made from the code by tests/tools/generate_docs.py: change the code, then run it. -->\n"
+
+# Bases that exist to be shared, not to be matched.
+BASES = (events.Event, events.SessionEvent, events.ToolCallFields, events.TerminalRequest, events.SessionSetupRequested)
+SECTIONS: tuple[tuple[str, Callable[[type[events.Event]], bool]], ...] = (
+    ("The connection", lambda cls: not issubclass(cls, (events.SessionEvent, events.RequestReceived))),
+    ("Sessions and turns (client)", lambda cls: issubclass(cls, events.SessionEvent) and not _is_update(cls)),
+    ("Updates (client)", lambda cls: _is_update(cls)),
+    ("Requests of the peer", lambda cls: issubclass(cls, events.RequestReceived)),
+)
+
+
+def _is_update(cls: type[events.Event]) -> bool:
+    return issubclass(cls, events.Update)
+
+
+def _classes() -> list[type[events.Event]]:
+    return [
+        cls
+        for cls in vars(events).values()
+        if isinstance(cls, type) and issubclass(cls, events.Event) and cls not in BASES
+    ]
+
+
+def _fields(cls: type[events.Event]) -> str:
+    names = [name for base in reversed(cls.__mro__) for name in base.__dict__.get("__slots__", ())]
+    properties = [
+        name
+        for base in reversed(cls.__mro__)
+        for name, value in base.__dict__.items()
+        if isinstance(value, property) and not name.startswith("_")
+    ]
+    text = ", ".join(f"`{name}`" for name in dict.fromkeys(names))
+    if properties:
+        text += "; computed: " + ", ".join(f"`{name}`" for name in dict.fromkeys(properties))
+    return text
+
+
+def _entry(cls: type[events.Event]) -> str:
+    return f"### {cls.__name__}\n\n{inspect.getdoc(cls)}\n\nFields: {_fields(cls)}.\n"
+
+
+def events_page() -> str:
+    """Every event: what it is, when it comes, what an owner does with it."""
+    parts = [MADE, "# Events\n"]
+    parts.append(
+        "What `connection.events()` yields: one class per kind, made for `match`. Every event has `at`, the `now`\n"
+        "of the input that completed it. Fields hold what stood on the wire; computed properties never raise.\n"
+    )
+    for title, belongs in SECTIONS:
+        parts.append(f"## {title}\n")
+        parts += [_entry(cls) for cls in _classes() if belongs(cls)]
+    return "\n".join(parts)
+
+
+def _amount(value: int | float, unit: str) -> str:
+    if unit == "bytes" and isinstance(value, int) and value >= MIB and value % MIB == 0:
+        return f"{value // MIB} MiB"
+    return f"{value:,} {unit}"
+
+
+def limits_page() -> str:
+    """Every bound with its default and reason."""
+    rows = [f"| `{name}` | {_amount(value, unit)} | {reason} |" for name, value, unit, reason in LIMITS]
+    return "\n".join(
+        [
+            MADE,
+            "# Limits\n",
+            "Every buffer, table and depth of the core has a bound. `Limits(name=value)` changes one.\n",
+            "| name | default | reason |",
+            "| --- | --- | --- |",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _diagram(table: Mapping[str, Mapping[str, str]]) -> list[str]:
+    lines = ["```mermaid", "stateDiagram-v2"]
+    lines += [f"    {state} --> {target}: {event}" for state, moves in table.items() for event, target in moves.items()]
+    return [*lines, "```", ""]
+
+
+def states_page() -> str:
+    """Every state table, as a diagram and as rows."""
+    parts = [
+        MADE,
+        "# States\n",
+        "Each table of `acp_core.state`. An input that a state does not list is illegal in it.\n",
+    ]
+    for name, table in TABLES.items():
+        parts += [f"## {name.capitalize()}\n", *_diagram(table), "| state | input | leads to |", "| --- | --- | --- |"]
+        parts += [
+            f"| {state} | {event} | {target} |" for state, moves in table.items() for event, target in moves.items()
+        ]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def _use(row: Method) -> str:
+    return row.intent or row.event
+
+
+def methods_page() -> str:
+    """The method table of version 1."""
+    rows = [
+        f"| `{row.wire}` | `{row.key}` | {row.handler} | {row.kind} | {row.gate or ''} | {_use(row)} |" for row in V1
+    ]
+    return "\n".join(
+        [
+            MADE,
+            "# Methods\n",
+            "The table of protocol version 1. A method that needs a capability is refused where the side that\n"
+            "handles it did not advertise it.\n",
+            "| on the wire | key | handled by | kind | needs | call or event |",
+            "| --- | --- | --- | --- | --- | --- |",
+            *rows,
+            "",
+        ]
+    )
+
+
+PAGES = {
+    "events.md": events_page,
+    "limits.md": limits_page,
+    "states.md": states_page,
+    "methods.md": methods_page,
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages, or say which are stale."""
+    stale = []
+    for name, page in PAGES.items():
+        path = ROOT / "docs" / name
+        text = page()
+        if "--check" in arguments:
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                stale.append(name)
+        else:
+            path.write_text(text, encoding="utf-8")
+    for name in stale:
+        print(f"docs/{name} is stale: run python tests/tools/generate_docs.py")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
