@@ -5,6 +5,7 @@ in ``acp_core.schema``, the kit for tests in ``acp_core.testing``.
 """
 
 from .agent import AgentConnection, ServedSession
+from .attach import TailComparison, compare_tail
 from .client import ClientConnection
 from .connection import Connection
 from .errors import (
@@ -32,6 +33,7 @@ from .events import (
     ConnectionOver,
     CreateTerminalRequested,
     CurrentModeUpdate,
+    CycleEnded,
     DeleteSessionRequested,
     Deviation,
     ElicitationRequested,
@@ -75,6 +77,7 @@ from .events import (
     SetConfigOptionRequested,
     SetModeRequested,
     TailDropped,
+    TailOver,
     TerminalOutputRequested,
     TerminalRequest,
     ToolCall,
@@ -122,6 +125,7 @@ __all__ = (
     "ConsumerTooSlow",
     "CreateTerminalRequested",
     "CurrentModeUpdate",
+    "CycleEnded",
     "DeleteSessionRequested",
     "Deviation",
     "ElicitationRequested",
@@ -177,7 +181,9 @@ __all__ = (
     "SessionStep",
     "SetConfigOptionRequested",
     "SetModeRequested",
+    "TailComparison",
     "TailDropped",
+    "TailOver",
     "TerminalOutputRequested",
     "TerminalRequest",
     "ToolCall",
@@ -195,4 +201,5 @@ __all__ = (
     "WaitForTerminalExitRequested",
     "WriteFailed",
     "WriteTextFileRequested",
+    "compare_tail",
 )

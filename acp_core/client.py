@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import codec, events
+from .attach import FORMAT, Collected, Snapshot, Tail, fingerprint, first_id_after
 from .connection import Connection
 from .errors import (
     ANSWERED,
@@ -22,7 +23,7 @@ from .errors import (
 )
 from .events import get_list, get_object, get_objects, get_str
 from .methods import CLIENT, V1, Gate, Method, MethodTable
-from .permissions import ASK, DENY, Policy
+from .permissions import ALLOW, ASK, DENY, Policy
 from .replay import Replay
 from .requests import OwnRequest, PeerRequest, Settlement
 from .sessions import Plan, Session, Turn
@@ -54,22 +55,6 @@ if TYPE_CHECKING:
     from .events import Event, PermissionOption
     from .limits import Limits
 
-# What a kind of update becomes, and whether it is a piece of the transcript (else it is the whole of some state).
-UPDATES: dict[str, tuple[type[events.Update], bool]] = {
-    "user_message_chunk": (events.UserMessageChunk, True),
-    "agent_message_chunk": (events.AgentMessageChunk, True),
-    "agent_thought_chunk": (events.AgentThoughtChunk, True),
-    "tool_call": (events.ToolCall, True),
-    "tool_call_update": (events.ToolCallUpdate, True),
-    "plan": (events.Plan, True),
-    "available_commands_update": (events.AvailableCommandsUpdate, False),
-    "current_mode_update": (events.CurrentModeUpdate, False),
-    "config_option_update": (events.ConfigOptionUpdate, False),
-    "session_info_update": (events.SessionInfoUpdate, False),
-    "usage_update": (events.UsageUpdate, False),
-}
-_UNKNOWN = (events.UnknownUpdate, True)
-
 # Content blocks of a prompt that an agent has to advertise; text and resource_link are always taken.
 CONTENT_GATES = {
     "image": Gate("bool", "promptCapabilities", "image"),
@@ -79,6 +64,9 @@ CONTENT_GATES = {
 MCP_GATES = {"http": Gate("bool", "mcpCapabilities", "http"), "sse": Gate("bool", "mcpCapabilities", "sse")}
 DIRECTORIES_GATE = Gate("object", "sessionCapabilities", "additionalDirectories")
 ELICITATION_MODES = {"form": Gate("object", "elicitation", "form"), "url": Gate("object", "elicitation", "url")}
+
+# Origins in a usage update that mark the end of a cycle without a prompt (peer.md C4).
+CYCLE_ORIGINS = ("task-notification", "peer", "coordinator", "observer", "observer-activity")
 
 UNATTENDED = "unattended"
 REPORT = "report"
@@ -108,6 +96,8 @@ class ClientConnection(Connection):
             are answered -32601 by the core.
         info: name, title and version of this client (``clientInfo``).
         permissions: a Policy that answers permission requests; without one every request is asked.
+        cycle_origins: the origins in a usage update that end a cycle of the agent's own (CycleEnded).
+        restore: what an earlier owner's ``snapshot()`` gave; then ``attach`` once a session. Its capabilities count.
 
     Raises:
         TypeError, LocalProtocolError: as ``Connection``; or capabilities or info are no JSON objects.
@@ -124,6 +114,8 @@ class ClientConnection(Connection):
         capabilities: Mapping[str, object] | None = None,
         info: Mapping[str, object] | None = None,
         permissions: Policy | None = None,
+        cycle_origins: Iterable[str] = CYCLE_ORIGINS,
+        restore: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(CLIENT, nonce=nonce, limits=limits, methods=methods, extensions=extensions, tail=tail)
         if permissions is not None:
@@ -151,6 +143,12 @@ class ClientConnection(Connection):
         self._creating = 0
         self._held: list[_Held] = []
         self._held_bytes = 0
+        self._cycle_origins = frozenset(cycle_origins)
+        self._touched = False
+        self._window: Tail | None = None
+        self._restored: dict[str, JsonObject] = {}
+        if restore is not None:
+            self._restore(Snapshot(restore))
 
     # ── Getters ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -349,6 +347,142 @@ class ClientConnection(Connection):
             self._release(handle)
         return request.id
 
+    def attach(
+        self,
+        session_id: str,
+        prompt_id: int | None,
+        *,
+        deadline: float | None,
+        cwd: str = "/",
+        identity: str | None = None,
+        tail_quiet: float = 0.5,
+        tail_max: float = 10.0,
+        token: object = None,
+    ) -> Session:
+        """Go on with a turn in flight that an earlier owner started, on a stream that replays its last bytes.
+
+        Nothing is asked of the agent. The answer to ``prompt_id`` ends the turn; without one in ``deadline`` seconds it
+        fails as unknown. A ``prompt_id`` of None attaches to a session without a turn.
+        The first byte ever written is a newline, since the earlier owner may have left half a line. The tail is over
+        when nothing came for ``tail_quiet`` seconds, at the latest after ``tail_max``: then TailOver.
+        Call it before any input is received; again for each further session.
+
+        Raises:
+            TypeError, LocalProtocolError: an argument is wrong, input was received before, or the session is open here.
+        """
+        check_type("session_id", session_id, str, "a str")
+        if prompt_id is not None:
+            check_type("prompt_id", prompt_id, int, "an int or None")
+            if deadline is None:
+                local("attach.deadline", "deadline is None; an answer that is already gone would never be given up")
+        for name, seconds in (("deadline", deadline), ("tail_quiet", tail_quiet), ("tail_max", tail_max)):
+            if seconds is None and name != "deadline":
+                raise TypeError(f"{name} must be a number of seconds, not None")
+            self._check_duration(name, seconds)
+        self._check_writable()
+        if self._touched or (self._window is None and self._state != NEW):
+            local(
+                "attach.first", "attach() comes before initialize() and before any input; make a new connection for it"
+            )
+        if not session_id or session_id in self._sessions:
+            local("attach.session", f"session {clip(session_id)} is open here already; attach once a session")
+        if prompt_id is not None and (prompt_id < 0 or prompt_id in self._requests):
+            local("attach.prompt", f"prompt id {prompt_id} is negative or attached already; give PromptSent.prompt_id")
+        stored = self._restored.get(session_id, {})
+        plan = Plan(
+            cwd=get_str(stored, "cwd") or cwd,
+            resume=session_id,
+            mcp_servers=[],
+            additional_directories=[],
+            meta=None,
+            auth=None,
+            model=None,
+            config={},
+            replay=Replay(tail_quiet, tail_max, report=True),
+            fresh_if_refused=False,
+            step_deadline=60.0,
+            authenticate_deadline=300.0,
+        )
+        if self._window is None:
+            self._state = move(CONNECTION, self._state, "attach")
+            self._version = self.methods.version
+            self._tail = True
+            self._queue(b"\n")
+            window = self._window = Tail(tail_quiet, tail_max)
+            window.timer = self._timers.after(tail_quiet, self._tail_quiet)
+        used = max(prompt_id if prompt_id is not None else 0, self._next_id - 1)
+        self._first_id = self._next_id = first_id_after(used)
+        session = Session(self.nonce, plan, token)
+        session.in_tail = True
+        session.session_id = session_id
+        self._session_count += 1
+        self._sessions[session_id] = session
+        if prompt_id is None:
+            session.move("attach_idle")
+            return session
+        turn = Turn(prompt_id, identity if identity is not None else get_str(stored, "identity"), token)
+        request = OwnRequest(prompt_id, self.methods["session_prompt"], session, token, self._prompt_settled)
+        request.turn = turn
+        request.state = move(REQUEST, request.state, "attach")
+        self._requests[prompt_id] = request
+        session.turn = turn
+        session.prompt_request = request
+        session.move("attach")
+        if deadline is not None:
+            request.timer = self._timers.after(deadline, lambda at: self._fate_unknown(session, request, at))
+        for open_request in self._peer_requests.values():
+            if open_request.session is None and get_str(open_request.params, "sessionId") == session_id:
+                open_request.session = session
+                open_request.turn = turn
+        return session
+
+    def end_tail(self) -> None:
+        """Say that the replayed tail is over, ahead of its quiet time. A no-op when there is none.
+
+        Raises: nothing.
+        """
+        if self._window is not None:
+            self._tail_over(self._now)
+
+    def snapshot(self) -> dict[str, object]:
+        """What a restarted owner goes on with: one small JSON-able value. Store it whenever something has changed.
+
+        It has no secret in it: no environment, no headers, no content.
+
+        Raises:
+            LocalProtocolError: the handshake is not done, or it would be larger than ``Limits.max_snapshot_bytes``.
+        """
+        if self._version is None:
+            local("snapshot.early", f"the connection is {self._state}; there is nothing to store before Initialized")
+        value: dict[str, object] = {
+            "format": FORMAT,
+            "protocolVersion": self._version,
+            "nonce": self.nonce,
+            "nextId": self._next_id,
+            "clientCapabilities": self._capabilities,
+            "agentCapabilities": self._peer_capabilities,
+            "authMethods": [
+                {name: method[name] for name in ("id", "name", "type") if name in method}
+                for method in self._auth_methods
+            ],
+            "sessions": [
+                {
+                    "sessionId": session.session_id,
+                    "cwd": session.cwd,
+                    "promptId": session.turn.prompt_id if session.turn is not None else None,
+                    "identity": session.turn.identity if session.turn is not None else None,
+                }
+                for session in self._sessions.values()
+                if session.state != CLOSED
+            ],
+            "openRequests": [stored_request(request) for request in self._peer_requests.values()],
+            "answered": list(self._answered),
+        }
+        size = len(codec.encode(value, "the snapshot", self.limits.max_depth))
+        if size > self.limits.max_snapshot_bytes:
+            local("limits.max_snapshot_bytes", f"the snapshot has {size} bytes; close sessions or raise the limit")
+        return value
+
     def cancel_turn(self, session: Session | str, *, deadline: float = 2.0, then: str = "report") -> None:
         """Cancel the turn of a session, as one operation (peer.md P8).
 
@@ -486,6 +620,87 @@ class ClientConnection(Connection):
             if option_id not in offered:
                 local("permission.option", f"option {clip(option_id)} was not offered; the options are {clip(offered)}")
         self._respond(request, permission_result(option_id))
+
+    # ── Reattaching ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        if snapshot.nonce == self.nonce:
+            local("snapshot.nonce", "the nonce is the earlier owner's; give a new one, so that public ids stay unique")
+        if snapshot.version != self.methods.version:
+            local("snapshot.version", f"the snapshot is of protocol version {snapshot.version}")
+        self._capabilities = snapshot.client_capabilities
+        self._peer_capabilities = snapshot.agent_capabilities
+        self._auth_methods = snapshot.auth_methods
+        self._first_id = self._next_id = first_id_after(snapshot.next_id)
+        self._restored = snapshot.sessions
+        self._answered = dict.fromkeys(snapshot.answered)
+        for stored in snapshot.requests:
+            request_id, key, print_ = get_str(stored, "requestId"), get_str(stored, "key"), get_str(stored, "print")
+            rpc_id, wire = stored.get("rpcId"), get_str(stored, "method")
+            if request_id is None or print_ is None or wire is None or not isinstance(rpc_id, (int, str)):
+                local("snapshot.format", f"an open request of the snapshot is incomplete: {clip(stored)}")
+            row = self.methods[key] if key else Method("", wire, CLIENT, event="RequestReceived")
+            request = PeerRequest(request_id, rpc_id, row, get_object(stored, "params"), None, None, print_)
+            self._peer_requests[request_id] = request
+            self._peer_ids[rpc_id] = request
+
+    def _receive(self, kind: int, data: bytes, now: float) -> None:
+        super()._receive(kind, data, now)
+        self._touched = True
+        if self._window is not None:
+            self._window.saw(self._now)
+
+    def _tail_quiet(self, at: float) -> None:
+        window = self._window
+        if window is None:
+            return
+        if window.deadline() > at:
+            window.timer = self._timers.at(window.deadline(), self._tail_quiet)
+        else:
+            self._tail_over(at)
+
+    def _tail_over(self, at: float) -> None:
+        window, self._window = self._window, None
+        assert window is not None
+        self._timers.cancel(window.timer)
+        for session in self._sessions.values():
+            session.leave_tail()
+        self._emit(events.TailOver(window.requests, window.answers, at))
+        for collected in window.collected:
+            self._raise_collected(collected, at)
+
+    def _raise_collected(self, collected: Collected, at: float) -> None:
+        self._replaying = True
+        try:
+            self._admit(collected.rpc_id, collected.method, collected.params, collected.line, at)
+        finally:
+            self._replaying = False
+
+    def _collect(self, rpc_id: int | str, row: Method, params: JsonObject, line: str | bytes, at: float) -> None:
+        """A request in the tail: known ones are recognised by their line, others wait until the tail is over."""
+        window = self._window
+        assert window is not None
+        print_ = fingerprint(rpc_id, line)
+        older = self._peer_ids.get(rpc_id)
+        if older is not None and older.fingerprint == print_:
+            older.params = params
+            self._emit(events.RequestRepeated(older.request_id, rpc_id, row.wire, line, at))
+        elif print_ in self._answered:
+            window.requests += 1
+        else:
+            # An id that comes again means that the earlier request with it is settled.
+            window.requests += len(window.take(rpc_id))
+            window.collected.append(Collected(rpc_id, row, params, line, print_))
+
+    def _fate_unknown(self, session: Session, request: OwnRequest, at: float) -> None:
+        """The answer to an attached prompt may have been given before the tail began."""
+        if allows(SESSION, session.state, "no_answer"):
+            session.move("no_answer")
+            session.fenced_id = request.id
+        error = RequestTimeout("no answer to the attached prompt in time: its fate is unknown")
+        self._settle(request, "give_up", Settlement("deadline", SENT_NO_REPLY, error=error), at)
+        if session.state == FENCED:
+            self._emit(events.SessionFenced(session, request.id, at))
 
     # ── The handshake ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -915,6 +1130,8 @@ class ClientConnection(Connection):
         session.turn = None
         if settlement.dispatch != NOT_SENT:
             self._cancel_permissions(session, turn, "turn_end", at)
+            if self._window is not None:
+                self._window.forget(session.session_id)
         if allows(SESSION, session.state, "turn_over"):
             session.move("turn_over")
         error = settlement.error
@@ -1082,17 +1299,35 @@ class ClientConnection(Connection):
             return None
         session = self._sessions.get(session_id)
         kind = update.get("sessionUpdate")
-        cls, transcript = UPDATES.get(kind, _UNKNOWN) if kind.__class__ is str else _UNKNOWN
+        cls, transcript, keep = UPDATES.get(kind, _UNKNOWN) if kind.__class__ is str else _UNKNOWN
         if session is not None and session.live:
             turn = session.turn
             if turn is not None:
                 turn.updates += 1
                 turn.last_at = at
-            event = cls(session, turn, update, line, "", at)
-            if not transcript:
-                _apply(session, event)
-            return event
+            if keep is not None:
+                self._keep(session, keep, cls, params, at)
+            return cls(session, turn, update, line, "", at)
         return self._update_not_live(session, session_id, cls, transcript, params, line, at)
+
+    def _keep(
+        self,
+        session: Session,
+        keep: Callable[[Session, JsonObject, int], None],
+        cls: type[events.Update],
+        params: JsonObject,
+        at: float,
+    ) -> None:
+        """What an update tells about the session, beside being reported."""
+        update = get_object(params, "update")
+        keep(session, update, self.limits.max_tool_calls)
+        if cls is events.UsageUpdate:
+            for holder in (update, params):
+                origin = get_str(get_object(get_object(holder, "_meta"), "_claude/origin"), "kind")
+                if origin is not None and origin in self._cycle_origins:
+                    # Behind the update itself, which is returned before anything in the queue is.
+                    self._emit(events.CycleEnded(session, origin, at))
+                    break
 
     def _update_not_live(
         self,
@@ -1115,15 +1350,17 @@ class ClientConnection(Connection):
         if session.state == CLOSED:
             return events.ForeignUpdate(session_id, update, "closed", line, at)
         mark = "late" if session.state == FENCED else "replayed" if session.state in REPLAY else ""
+        if session.in_tail:
+            mark = "tail"
+        keep = UPDATES.get(get_str(update, "sessionUpdate") or "", _UNKNOWN)[2]
+        if keep is not None:
+            self._keep(session, keep, cls, params, at)
         if transcript and session.state in REPLAY:
             replay = session.plan.replay
             replay.saw(len(line), at)
             if not replay.report:
                 return None
-        event = cls(session, None, update, line, mark, at)
-        if not transcript:
-            _apply(session, event)
-        return event
+        return cls(session, session.turn if session.in_tail else None, update, line, mark, at)
 
     def _hold(self, held: _Held) -> bool:
         """Keep a message until an outstanding session/new names its session. False past the bound."""
@@ -1166,6 +1403,9 @@ class ClientConnection(Connection):
         return refusal
 
     def _admit(self, rpc_id: int | str, row: Method, params: JsonObject, line: str | bytes, at: float) -> None:
+        if self._window is not None and not self._replaying:
+            self._collect(rpc_id, row, params, line, at)
+            return
         if row.session:
             session_id = get_str(params, "sessionId")
             session = self._sessions.get(session_id or "")
@@ -1198,7 +1438,12 @@ class ClientConnection(Connection):
             return
         tool_call = get_object(request.params, "toolCall")
         options = events.permission_options(request.params)
-        verdict = self._permissions.verdict(get_str(tool_call, "title"), get_str(tool_call, "kind"))
+        known = session.tools.get(get_str(tool_call, "toolCallId") or "", (None, None))
+        title, kind = get_str(tool_call, "title") or known[0], get_str(tool_call, "kind") or known[1]
+        # Of a tail without a snapshot nothing is known to be unanswered: nothing is allowed by itself (peer.md A5).
+        verdict = self._permissions.verdict(title, kind)
+        if self._replaying and not self._restored and verdict == ALLOW:
+            verdict = ASK
         if verdict != ASK:
             self._answer_permission(request, "policy", verdict, self._permissions.choose(verdict, options), at)
             return
@@ -1235,6 +1480,16 @@ class ClientConnection(Connection):
             elif request.method.key == "elicitation_create":
                 self._answer(codec.result_line(request.rpc_id, '{"action":"cancel"}'))
                 self._abandon(request, f"answered cancel: {by}", at)
+
+    def _notified(self, row: Method, params: JsonObject, line: str | bytes, at: float) -> bool:
+        if self._window is not None and row.key == "cancel_request":
+            for collected in self._window.take(params.get("requestId")):
+                self._raise_collected(collected, at)
+        return super()._notified(row, params, line, at)
+
+    def _unmatched_as(self, why: str) -> None:
+        if self._window is not None and why == "history":
+            self._window.answers += 1
 
     def _cancel_asked(self, request: PeerRequest, at: float) -> None:
         if request.method.key == "session_request_permission":
@@ -1301,6 +1556,24 @@ def is_absolute(path: str) -> bool:
     return path.startswith(("/", "\\\\")) or (path[1:2] == ":" and path[:1].isalpha() and path[2:3] in ("/", "\\"))
 
 
+def stored_request(request: PeerRequest) -> JsonObject:
+    """What a snapshot keeps of an open request: enough to answer it, nothing of its content."""
+    params: dict[str, object] = {"sessionId": get_str(request.params, "sessionId")}
+    options = events.permission_options(request.params)
+    if options:
+        params["options"] = [
+            {"optionId": option.option_id, "name": option.name, "kind": option.kind} for option in options
+        ]
+    return {
+        "requestId": request.request_id,
+        "rpcId": request.rpc_id,
+        "key": request.method.key,
+        "method": request.method.wire,
+        "params": params,
+        "print": request.fingerprint,
+    }
+
+
 def permission_result(option_id: str | None) -> str:
     """The result of a permission request as JSON: an option, or cancelled for None."""
     if option_id is None:
@@ -1364,18 +1637,34 @@ def unconfirmed(session: Session, key: str, config_id: str, value: str | bool) -
     return None
 
 
-def _apply(session: Session, event: Event) -> None:
-    """Keep what a whole-state update says on the handle."""
-    if isinstance(event, events.CurrentModeUpdate):
-        session.current_mode_id = event.current_mode_id
-    elif isinstance(event, events.ConfigOptionUpdate):
-        session.config_options = event.config_options
-    elif isinstance(event, events.AvailableCommandsUpdate):
-        session.available_commands = event.available_commands
-    elif isinstance(event, events.UsageUpdate):
-        session.usage = event.update
-    elif isinstance(event, events.SessionInfoUpdate) and "title" in event.update:
-        session.title = event.title
+def _keep_tool(session: Session, update: JsonObject, limit: int) -> None:
+    tool_id = get_str(update, "toolCallId")
+    if tool_id is not None:
+        title, kind = session.tools.pop(tool_id, (None, None))
+        session.tools[tool_id] = (get_str(update, "title") or title, get_str(update, "kind") or kind)
+        if len(session.tools) > limit:
+            del session.tools[next(iter(session.tools))]
+
+
+def _keep_mode(session: Session, update: JsonObject, limit: int) -> None:
+    session.current_mode_id = get_str(update, "currentModeId") or get_str(update, "modeId")
+
+
+def _keep_config(session: Session, update: JsonObject, limit: int) -> None:
+    session.config_options = get_objects(update, "configOptions")
+
+
+def _keep_commands(session: Session, update: JsonObject, limit: int) -> None:
+    session.available_commands = get_objects(update, "availableCommands")
+
+
+def _keep_usage(session: Session, update: JsonObject, limit: int) -> None:
+    session.usage = update
+
+
+def _keep_info(session: Session, update: JsonObject, limit: int) -> None:
+    if "title" in update:
+        session.title = get_str(update, "title")
 
 
 def _bad_update(params: JsonObject) -> RemoteProtocolError:
@@ -1384,3 +1673,21 @@ def _bad_update(params: JsonObject) -> RemoteProtocolError:
         rule="update.params",
         code=INVALID_PARAMS,
     )
+
+
+# What a kind of update becomes; whether it is a piece of the transcript (else it is the whole of some state); and what
+# the session's handle keeps of it.
+UPDATES: dict[str, tuple[type[events.Update], bool, Callable[[Session, JsonObject, int], None] | None]] = {
+    "user_message_chunk": (events.UserMessageChunk, True, None),
+    "agent_message_chunk": (events.AgentMessageChunk, True, None),
+    "agent_thought_chunk": (events.AgentThoughtChunk, True, None),
+    "tool_call": (events.ToolCall, True, _keep_tool),
+    "tool_call_update": (events.ToolCallUpdate, True, _keep_tool),
+    "plan": (events.Plan, True, None),
+    "available_commands_update": (events.AvailableCommandsUpdate, False, _keep_commands),
+    "current_mode_update": (events.CurrentModeUpdate, False, _keep_mode),
+    "config_option_update": (events.ConfigOptionUpdate, False, _keep_config),
+    "session_info_update": (events.SessionInfoUpdate, False, _keep_info),
+    "usage_update": (events.UsageUpdate, False, _keep_usage),
+}
+_UNKNOWN = (events.UnknownUpdate, True, None)

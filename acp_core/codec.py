@@ -83,11 +83,7 @@ def decode(line: str | bytes, max_depth: int) -> JsonObject | Reject:
     if end != len(text):
         return _diagnose(line, max_depth)
     # Every level takes two characters, so a short line cannot be deep.
-    if (
-        len(text) > 2 * max_depth
-        and text.count("{") + text.count("[") > max_depth
-        and _deeper_than(value, max_depth)
-    ):
+    if len(text) > 2 * max_depth and text.count("{") + text.count("[") > max_depth and _deeper_than(value, max_depth):
         return _too_deep(max_depth)
     if value.__class__ is dict and value.get("jsonrpc") == "2.0":
         return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from . import codec, events
+from .attach import fingerprint
 from .codec import Envelope, Reject
 from .errors import (
     ANSWERED,
@@ -118,12 +119,15 @@ class Connection:
         self._output_bytes = 0
         self._dropped_answers = 0
         # requests
-        self._next_id = 1
+        self._first_id = self._next_id = 1
         self._requests: dict[int, OwnRequest] = {}
         self._tombstones = Tombstones(self.limits.max_tombstones)
         self._next_peer_request = 1
         self._peer_requests: dict[str, PeerRequest] = {}
         self._peer_ids: dict[int | str, PeerRequest] = {}
+        self._answered: dict[str, None] = {}
+        # Requests are being raised that stood in a replayed tail.
+        self._replaying = False
         self._timers = Timers()
         self._error_credit = float(self.limits.error_answer_burst)
         self._error_credit_at = 0.0
@@ -473,12 +477,18 @@ class Connection:
             self._emit(events.AnswerUnmatched(wire_id, "late", raw, line, at))
             self._late_answer(late, raw, at)
             return
+        elif isinstance(rpc_id, int) and self._issued(rpc_id):
+            why = "repeated"
         else:
-            why = "repeated" if isinstance(rpc_id, int) and self._issued(rpc_id) else "unknown"
+            why = "history" if isinstance(rpc_id, int) and 0 <= rpc_id < self._first_id - 1 else "unknown"
+        self._unmatched_as(why)
         self._emit(events.AnswerUnmatched(wire_id, why, raw, line, at))
 
+    def _unmatched_as(self, why: str) -> None:
+        """For a subclass: an answer settles nothing, for this reason."""
+
     def _issued(self, rpc_id: int) -> bool:
-        return 0 < rpc_id < self._next_id
+        return self._first_id <= rpc_id < self._next_id
 
     def _late_answer(self, request: OwnRequest, raw: JsonObject, at: float) -> None:
         """For a subclass: the answer to a request that was given up has come."""
@@ -552,7 +562,8 @@ class Connection:
             return
         request_id = f"{self.nonce}.{self._next_peer_request}"
         self._next_peer_request += 1
-        request = PeerRequest(request_id, rpc_id, row, params, *self._session_of(row, params))
+        session, turn = self._session_of(row, params)
+        request = PeerRequest(request_id, rpc_id, row, params, session, turn, fingerprint(rpc_id, line))
         self._peer_requests[request_id] = request
         self._peer_ids[rpc_id] = request
         self._raise_request(request, line, at)
@@ -560,9 +571,9 @@ class Connection:
     def _raise_request(self, request: PeerRequest, line: str | bytes, at: float) -> None:
         cls: type[events.RequestReceived] = getattr(events, request.method.event)
         row = request.method
-        self._emit(
-            cls(request.request_id, request.rpc_id, row.key, row.wire, request.params, request.session, line, at)
-        )
+        event = cls(request.request_id, request.rpc_id, row.key, row.wire, request.params, request.session, line, at)
+        event.replayed = self._replaying
+        self._emit(event)
 
     def _session_of(self, row: Method, params: JsonObject) -> tuple[AnySession | None, Turn | None]:
         """For a subclass: the session and the turn a request belongs to."""
@@ -625,6 +636,10 @@ class Connection:
         if self._peer_ids.get(request.rpc_id) is request:
             del self._peer_ids[request.rpc_id]
         self._timers.cancel(request.timer)
+        if event == "answer":
+            self._answered[request.fingerprint] = None
+            if len(self._answered) > self.limits.max_answered_kept:
+                del self._answered[next(iter(self._answered))]
 
     def _abandon(self, request: PeerRequest, reason: str, at: float) -> None:
         self._forget_peer_request(request, "abandon")

@@ -8,6 +8,8 @@ object as it came stays reachable as ``update``, ``params`` or ``result``.
 
 from __future__ import annotations
 
+from json import loads
+
 from .errors import clip
 
 TYPE_CHECKING = False
@@ -280,8 +282,8 @@ class AnswerUnmatched(Event):
     """A response that settles nothing.
 
     When: ``why`` is ``"unknown"`` (nobody asked), ``"late"`` (the request was given up before), ``"repeated"`` (it was
-    answered before), ``"unsent"`` (its bytes never left) or ``"no_id"`` (an error about a line that the peer could
-    not read). Do: nothing; the object as it came is in ``raw``.
+    answered before), ``"unsent"`` (its bytes never left), ``"history"`` (asked by an earlier owner) or ``"no_id"`` (an
+    error about a line that the peer could not read). Do: nothing; the object as it came is in ``raw``.
     """
 
     __slots__ = ("line", "raw", "rpc_id", "why")
@@ -389,6 +391,22 @@ class TailDropped(Event):
 
     def __init__(self, raw: bytes, at: float) -> None:
         self.raw = raw
+        self.at = at
+
+
+class TailOver(Event):
+    """The replayed tail of a reattached connection has ended; from here on everything is live.
+
+    When: nothing came for a while, or ``end_tail`` was called. Requests that stood in the tail and were not answered
+    before follow, marked ``replayed``. Do: compare the tail with what was stored (``compare_tail``). ``requests`` and
+    ``answers`` count what was history: requests answered by an earlier owner, and answers to it.
+    """
+
+    __slots__ = ("answers", "requests")
+
+    def __init__(self, requests: int, answers: int, at: float) -> None:
+        self.requests = requests
+        self.answers = answers
         self.at = at
 
 
@@ -683,6 +701,21 @@ class TurnFailed(SessionEvent):
         return self.turn.token
 
 
+class CycleEnded(SessionEvent):
+    """A cycle of work that the agent began by itself, without a prompt, has ended (peer.md C4).
+
+    When: a usage_update names such an origin in its ``_meta``; the UsageUpdate stands just before. Do: take the output
+    since the last turn as one piece. ``origin`` is the kind that the agent named.
+    """
+
+    __slots__ = ("origin",)
+
+    def __init__(self, session: Session, origin: str, at: float) -> None:
+        self.session = session
+        self.origin = origin
+        self.at = at
+
+
 STOP_REASONS = frozenset({"end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"})
 
 
@@ -693,7 +726,8 @@ class Update(SessionEvent):
     """The base of the update events: ``update`` is the object as it came, ``line`` the whole line.
 
     ``mark`` is ``""`` for a live update, ``"replayed"`` for one that belongs to a replayed history, ``"late"`` for one
-    that came behind a fence. ``turn`` is the turn in flight, or None: agents also send updates between turns.
+    that came behind a fence, ``"tail"`` for one in a replayed tail, which the owner may have seen before. ``turn`` is
+    the turn in flight, or None: agents also send updates between turns.
     """
 
     __slots__ = ("line", "mark", "turn", "update")
@@ -722,6 +756,12 @@ class Update(SessionEvent):
     def meta(self) -> JsonObject:
         """The update's ``_meta``, or an empty object."""
         return get_object(self.update, "_meta")
+
+    @property
+    def message(self) -> JsonObject:
+        """The whole message, parsed again from its line: for what stands beside the update, such as a ``_meta``."""
+        found: object = loads(line_bytes(self.line).decode("utf-8-sig"))
+        return found if isinstance(found, dict) else {}
 
     @property
     def replayed(self) -> bool:
@@ -1098,13 +1138,18 @@ class PermissionRequested(RequestReceived):
 
     @property
     def title(self) -> str | None:
-        """The tool call's title, if the request has one."""
-        return get_str(self.tool_call, "title")
+        """The tool call's title: the request's, else what an earlier update said of the same id."""
+        return get_str(self.tool_call, "title") or self._known[0]
 
     @property
     def tool_kind(self) -> str | None:
-        """The tool call's category, if the request has one."""
-        return get_str(self.tool_call, "kind")
+        """The tool call's category: the request's, else what an earlier update said of the same id."""
+        return get_str(self.tool_call, "kind") or self._known[1]
+
+    @property
+    def _known(self) -> tuple[str | None, str | None]:
+        tools: dict[str, tuple[str | None, str | None]] = getattr(self.session, "tools", {})
+        return tools.get(self.tool_call_id, (None, None))
 
     @property
     def tool_call_id(self) -> str:

@@ -31,6 +31,24 @@ LIMITS: tuple[tuple[str, int | float, str, str], ...] = (
     ("max_held_bytes", 1 * MIB, "bytes", "updates that come before the session/new answer which names their session"),
     ("error_answer_burst", 16, "answers", "answers to lines that are no message, before the rate counts"),
     ("error_answer_rate", 1.0, "answers per second", "a peer that prints text must not be answered line by line"),
+    (
+        "max_tool_calls",
+        1024,
+        "tool calls",
+        "title and kind kept a session: a permission request may hold only an id",
+    ),
+    (
+        "max_answered_kept",
+        256,
+        "requests",
+        "fingerprints kept, so that a replayed request is not raised again",
+    ),
+    (
+        "max_snapshot_bytes",
+        262144,
+        "bytes",
+        "stored at every step; a busy one has about 1 KiB a session",
+    ),
     ("max_identity_bytes", 1024, "bytes", "an owner's identity of a prompt, kept with its turn"),
     ("write_grace", 2.0, "seconds", "after a failed write the peer's last words are read for so long"),
 )
@@ -61,6 +79,9 @@ class Limits:
     max_held_bytes: int
     error_answer_burst: int
     error_answer_rate: float
+    max_tool_calls: int
+    max_answered_kept: int
+    max_snapshot_bytes: int
     max_identity_bytes: int
     write_grace: float
 
@@ -82,6 +103,9 @@ class Limits:
         max_held_bytes: int | None = None,
         error_answer_burst: int | None = None,
         error_answer_rate: float | None = None,
+        max_tool_calls: int | None = None,
+        max_answered_kept: int | None = None,
+        max_snapshot_bytes: int | None = None,
         max_identity_bytes: int | None = None,
         write_grace: float | None = None,
     ) -> None:

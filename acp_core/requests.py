@@ -97,7 +97,7 @@ class OwnRequest:
 class PeerRequest:
     """A request of the peer that waits for our answer."""
 
-    __slots__ = ("line", "method", "params", "request_id", "rpc_id", "session", "state", "timer", "turn")
+    __slots__ = ("fingerprint", "method", "params", "request_id", "rpc_id", "session", "state", "timer", "turn")
 
     def __init__(
         self,
@@ -107,7 +107,9 @@ class PeerRequest:
         params: dict[str, object],
         session: Session | ServedSession | None,
         turn: Turn | None,
+        fingerprint: str,
     ) -> None:
+        self.fingerprint = fingerprint
         self.request_id = request_id
         self.rpc_id = rpc_id
         self.method = method

@@ -115,6 +115,7 @@ class Session:
         "current_mode_id",
         "cwd",
         "fenced_id",
+        "in_tail",
         "live",
         "models",
         "modes",
@@ -126,6 +127,7 @@ class Session:
         "then",
         "title",
         "token",
+        "tools",
         "turn",
         "usage",
     )
@@ -138,6 +140,7 @@ class Session:
         self.session_id: str | None = None
         self.state = STARTING
         self.live = False
+        self.in_tail = False
         self.turn: Turn | None = None
         self.prompt_request: OwnRequest | None = None
         self.cancel_timer: Timer | None = None
@@ -147,6 +150,8 @@ class Session:
         self.current_mode_id: str | None = None
         self.config_options: list[JsonObject] | None = None
         self.models: JsonObject | None = None
+        # Title and kind of the latest tool calls, by id: a permission request may hold only the id.
+        self.tools: dict[str, tuple[str | None, str | None]] = {}
         self.available_commands: list[JsonObject] = []
         self.title: str | None = None
         self.usage: JsonObject | None = None
@@ -154,7 +159,12 @@ class Session:
     def __repr__(self) -> str:
         return f"Session({self.session_id!r}, {self.state})"
 
+    def leave_tail(self) -> None:
+        """The replayed tail is over: updates are live from here on."""
+        self.in_tail = False
+        self.live = self.state in LIVE
+
     def move(self, event: str) -> None:
         """Walk the session table. ``live`` says for the hot path whether a transcript update is live."""
         self.state = move(SESSION, self.state, event)
-        self.live = self.state in LIVE
+        self.live = self.state in LIVE and not self.in_tail

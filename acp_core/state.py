@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NEW, INITIALIZING, OPEN, BROKEN, OVER = "new", "initializing", "open", "broken", "over"
 
 CONNECTION: Table = {
-    NEW: {"initialize": INITIALIZING, "write_failed": BROKEN, "end": OVER},
+    NEW: {"initialize": INITIALIZING, "attach": OPEN, "write_failed": BROKEN, "end": OVER},
     INITIALIZING: {"initialized": OPEN, "refused": NEW, "write_failed": BROKEN, "end": OVER},
     OPEN: {"write_failed": BROKEN, "end": OVER},
     BROKEN: {"initialized": BROKEN, "refused": BROKEN, "end": OVER},
@@ -37,7 +37,7 @@ WAITING, QUEUED, SENT, CANCEL_SENT, FORGOTTEN, SETTLED = (
 )
 
 REQUEST: Table = {
-    WAITING: {"queue": QUEUED, "withdraw": SETTLED, "end": SETTLED},
+    WAITING: {"queue": QUEUED, "attach": SENT, "withdraw": SETTLED, "end": SETTLED},
     QUEUED: {"hand_over": SENT, "withdraw": SETTLED, "end": SETTLED},
     SENT: {"answer": SETTLED, "cancel": CANCEL_SENT, "deadline": FORGOTTEN, "give_up": FORGOTTEN, "end": SETTLED},
     CANCEL_SENT: {
@@ -81,14 +81,21 @@ IDLE, PROMPTING, CANCELLING, FENCED, CLOSING, CLOSED = (
 )
 
 SESSION: Table = {
-    STARTING: {"create": CREATING, "load": LOADING, "resume": RESUMING, "fail": CLOSED},
+    STARTING: {
+        "create": CREATING,
+        "load": LOADING,
+        "resume": RESUMING,
+        "attach": PROMPTING,
+        "attach_idle": IDLE,
+        "fail": CLOSED,
+    },
     CREATING: {"opened": CONFIGURING, "retry": STARTING, "fail": CLOSED},
     LOADING: {"answered": REPLAYING, "retry": STARTING, "fail": CLOSED},
     RESUMING: {"opened": CONFIGURING, "retry": STARTING, "fail": CLOSED},
     REPLAYING: {"opened": CONFIGURING, "fail": CLOSED},
     CONFIGURING: {"ready": IDLE, "fail": CLOSED},
     IDLE: {"prompt": PROMPTING, "close": CLOSING, "fail": CLOSED},
-    PROMPTING: {"cancel": CANCELLING, "turn_over": IDLE, "close": CLOSING, "fail": CLOSED},
+    PROMPTING: {"cancel": CANCELLING, "turn_over": IDLE, "no_answer": FENCED, "close": CLOSING, "fail": CLOSED},
     CANCELLING: {
         "cancel": CANCELLING,
         "turn_over": IDLE,

@@ -1,0 +1,189 @@
+"""Reattaching to a turn in flight: the snapshot of an owner, the window in which a tail is replayed, and the comparison
+of that tail with what the owner has stored (peer.md A1 to A6)."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from .errors import check_type, clip, local
+from .events import get_list, get_object, get_objects, get_str, line_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import TypeAlias
+
+    from .methods import Method
+    from .timers import Timer
+
+    JsonObject: TypeAlias = dict[str, object]
+
+FORMAT = 1
+# Own ids of a reattached connection start at a multiple of this, so that nothing in the tail can answer them.
+ID_STEP = 1 << 20
+
+
+def first_id_after(used: int) -> int:
+    """The next multiple of ``ID_STEP`` above ``used``."""
+    return (used // ID_STEP + 1) * ID_STEP
+
+
+def fingerprint(rpc_id: int | str, line: str | bytes) -> str:
+    """What tells a request from others when its line is replayed byte by byte."""
+    raw = line_bytes(line)
+    return f"{'s' if isinstance(rpc_id, str) else 'i'}{rpc_id}:{len(raw)}:{crc32(raw):08x}"
+
+
+class Collected:
+    """A request of the agent that stood in the tail: it may have been answered before."""
+
+    __slots__ = ("fingerprint", "line", "method", "params", "rpc_id")
+
+    def __init__(
+        self, rpc_id: int | str, method: Method, params: JsonObject, line: str | bytes, fingerprint: str
+    ) -> None:
+        self.rpc_id = rpc_id
+        self.method = method
+        self.params = params
+        self.line = line
+        self.fingerprint = fingerprint
+
+
+class Tail:
+    """The window in which a tail is replayed: over when nothing has come for ``quiet`` seconds, at the latest after
+    ``longest`` seconds, or when the owner says so."""
+
+    __slots__ = ("answers", "began_at", "collected", "last_at", "longest", "quiet", "requests", "timer")
+
+    def __init__(self, quiet: float, longest: float) -> None:
+        self.quiet = quiet
+        self.longest = longest
+        self.began_at: float | None = None
+        self.last_at = 0.0
+        self.collected: list[Collected] = []
+        self.answers = 0
+        self.requests = 0
+        self.timer: Timer | None = None
+
+    def saw(self, at: float) -> None:
+        """Input came."""
+        self.last_at = at
+        if self.began_at is None:
+            self.began_at = at
+
+    def deadline(self) -> float:
+        """When the window closes, as far as is known now; in the past while nothing has come."""
+        return min(self.last_at + self.quiet, self.began_at + self.longest) if self.began_at is not None else 0.0
+
+    def take(self, rpc_id: object) -> list[Collected]:
+        """Remove and return the collected requests with an id of the agent."""
+        taken = [one for one in self.collected if one.rpc_id == rpc_id and one.rpc_id.__class__ is rpc_id.__class__]
+        if taken:
+            self.collected = [one for one in self.collected if one not in taken]
+        return taken
+
+    def forget(self, session_id: str | None) -> None:
+        """The session's turn has ended: what was asked in it before is history."""
+        before = len(self.collected)
+        self.collected = [one for one in self.collected if one.params.get("sessionId") != session_id]
+        self.requests += before - len(self.collected)
+
+
+class Snapshot:
+    """A snapshot, read back: what a new owner goes on with."""
+
+    __slots__ = (
+        "agent_capabilities",
+        "answered",
+        "auth_methods",
+        "client_capabilities",
+        "next_id",
+        "nonce",
+        "requests",
+        "sessions",
+        "version",
+    )
+
+    def __init__(self, value: Mapping[str, object]) -> None:
+        check_type("restore", value, dict, "the dict that snapshot() gave")
+        copy = dict(value)
+        if copy.get("format") != FORMAT:
+            local(
+                "snapshot.format", f"the snapshot's format is {clip(copy.get('format'))}; this version reads {FORMAT}"
+            )
+        next_id = copy.get("nextId")
+        version = copy.get("protocolVersion")
+        if not isinstance(next_id, int) or not isinstance(version, int) or get_str(copy, "nonce") is None:
+            local("snapshot.format", f"the snapshot has no nextId, protocolVersion or nonce: {clip(copy)}")
+        self.version = version
+        self.next_id = next_id
+        self.nonce = get_str(copy, "nonce") or ""
+        self.client_capabilities = get_object(copy, "clientCapabilities")
+        self.agent_capabilities = get_object(copy, "agentCapabilities")
+        self.auth_methods = get_objects(copy, "authMethods")
+        self.sessions = {get_str(row, "sessionId") or "": row for row in get_objects(copy, "sessions")}
+        self.requests = get_objects(copy, "openRequests")
+        self.answered = [print_ for print_ in get_list(copy, "answered") if isinstance(print_, str)]
+
+
+class TailComparison:
+    """What a replayed tail adds to the lines that an owner has stored.
+
+    ``new`` are the lines of the tail that were not stored, ``overlap`` how many were. ``ambiguous`` says that equal
+    neighbouring lines allow more than one answer: the longest overlap was taken. ``gap`` says that lines may be missing
+    between what was stored and the tail.
+    """
+
+    __slots__ = ("ambiguous", "gap", "new", "overlap")
+
+    def __init__(self, new: list[bytes], overlap: int, ambiguous: bool, gap: bool) -> None:
+        self.new = new
+        self.overlap = overlap
+        self.ambiguous = ambiguous
+        self.gap = gap
+
+    def __repr__(self) -> str:
+        return (
+            f"TailComparison(new={len(self.new)} lines, overlap={self.overlap}, "
+            f"ambiguous={self.ambiguous}, gap={self.gap})"
+        )
+
+
+def compare_tail(stored: Sequence[bytes], tail: Sequence[bytes], dropped: bytes = b"") -> TailComparison:
+    """Match a replayed tail with stored lines, by content: whole lines without their ends, oldest first.
+
+    ``dropped`` are the bytes of the tail's cut first line (``TailDropped.raw``): the stored line before the overlap has
+    to end with them. Linear in the number of lines. Nothing is guessed: see ``ambiguous`` and ``gap``.
+    """
+    # Every suffix of the stored lines that begins the tail, longest first: the borders of tail + mark + stored.
+    recent = list(stored[-len(tail) - 1 :]) if tail else []
+    sequence: list[bytes | None] = [*tail, None, *recent[-len(tail) :]] if tail else []
+    borders: list[int] = []
+    if sequence:
+        failure = [0] * len(sequence)
+        for index in range(1, len(sequence)):
+            length = failure[index - 1]
+            while length and sequence[index] != sequence[length]:
+                length = failure[length - 1]
+            failure[index] = length + 1 if sequence[index] == sequence[length] else 0
+        length = failure[-1]
+        while length:
+            if _fits(stored, length, dropped):
+                borders.append(length)
+            length = failure[length - 1]
+    # Without any overlap the tail may still follow directly, when its cut line was the last one stored.
+    follows = not borders and bool(dropped) and bool(stored) and stored[-1].endswith(dropped)
+    overlap = borders[0] if borders else 0
+    return TailComparison(
+        list(tail[overlap:]),
+        overlap,
+        ambiguous=len(borders) > 1 or (len(borders) == 1 and _fits(stored, 0, dropped) and bool(dropped)),
+        gap=bool(stored) and not borders and not follows,
+    )
+
+
+def _fits(stored: Sequence[bytes], overlap: int, dropped: bytes) -> bool:
+    """Whether the stored line before an overlap can be the one whose end is ``dropped``."""
+    if not dropped:
+        return True
+    return len(stored) > overlap and stored[len(stored) - overlap - 1].endswith(dropped)
