@@ -144,7 +144,6 @@ class ClientConnection(Connection):
         self._held: list[_Held] = []
         self._held_bytes = 0
         self._cycle_origins = frozenset(cycle_origins)
-        self._touched = False
         self._window: Tail | None = None
         self._restored: dict[str, JsonObject] = {}
         if restore is not None:
@@ -380,7 +379,7 @@ class ClientConnection(Connection):
                 raise TypeError(f"{name} must be a number of seconds, not None")
             self._check_duration(name, seconds)
         self._check_writable()
-        if self._touched or (self._window is None and self._state != NEW):
+        if self._received_at is not None or (self._window is None and self._state != NEW):
             local(
                 "attach.first", "attach() comes before initialize() and before any input; make a new connection for it"
             )
@@ -644,16 +643,12 @@ class ClientConnection(Connection):
             self._peer_requests[request_id] = request
             self._peer_ids[rpc_id] = request
 
-    def _receive(self, kind: int, data: bytes, now: float) -> None:
-        super()._receive(kind, data, now)
-        self._touched = True
-        if self._window is not None:
-            self._window.saw(self._now)
-
     def _tail_quiet(self, at: float) -> None:
         window = self._window
         if window is None:
             return
+        if self._received_at is not None:
+            window.saw(self._received_at)
         if window.deadline() > at:
             window.timer = self._timers.at(window.deadline(), self._tail_quiet)
         else:

@@ -23,7 +23,7 @@ from .errors import (
     clip,
     local,
 )
-from .framing import Framer, LongLine
+from .framing import BLOCK, Framer, LongLine
 from .limits import Limits
 from .methods import AGENT, BOTH, CLIENT, NOTIFICATION_KIND, REQUEST_KIND, V1, Method, MethodTable
 from .requests import Output, OwnRequest, PeerRequest, Settlement, Tombstones
@@ -100,6 +100,8 @@ class Connection:
         self._inputs: deque[tuple[int, bytes, float]] = deque()
         self._unread = 0
         self._ended = False
+        self._max_unread = self.limits.max_unread_bytes
+        self._received_at: float | None = None
         self._framer = Framer(
             self.limits.max_line_bytes, self.limits.too_long_head_bytes, self.limits.too_long_tail_bytes
         )
@@ -267,28 +269,40 @@ class Connection:
                 if self._ready or self._lines is not lines or self._fatal:
                     break
             else:
-                if not self._advance():
+                if not self._inputs and not self._data:
+                    self._unread -= self._block
+                    self._block = 0
                     return
+                self._advance()
 
     def next_event(self) -> Event | None:
         """The next event, or None when the input is worked off. The connection's state moves with each event."""
         return next(self.events(), None)
 
     def _receive(self, kind: int, data: bytes, now: float) -> None:
-        now = self._clock(now)
+        if now.__class__ is float and now > self._now:
+            self._now = now
+        else:
+            now = self._clock(now)
+        inputs = self._inputs
+        size = len(data)
+        if self._ended or self._unread + size + _INPUT_OVERHEAD * len(inputs) > self._max_unread:
+            self._cannot_receive(size)
+            return
+        self._unread += size
+        self._received_at = now
+        inputs.append((kind, data, now))
+
+    def _cannot_receive(self, size: int) -> None:
         if self._state == OVER:
             return
         if self._ended:
             local("connection.input_ended", "bytes came after the end of input; make a new connection for a new stream")
-        size = len(data)
-        limit = self.limits.max_unread_bytes
-        if self._unread + size + _INPUT_OVERHEAD * len(self._inputs) > limit:
-            local(
-                "limits.max_unread_bytes",
-                f"{size} bytes on top of {self._unread} unread ones pass {limit}; drain events() before receiving more",
-            )
-        self._unread += size
-        self._inputs.append((kind, data, now))
+        local(
+            "limits.max_unread_bytes",
+            f"{size} bytes on top of {self._unread} unread ones pass {self._max_unread}; drain events() before "
+            "receiving more",
+        )
 
     def _clock(self, now: float) -> float:
         if now.__class__ is not float:
@@ -298,34 +312,32 @@ class Connection:
             self._now = float(now)
         return self._now
 
-    def _advance(self) -> bool:
-        """Take the next block of the input. False when there is none."""
+    def _advance(self) -> None:
+        """Take the next block of the input, which is not empty."""
         self._unread -= self._block
         self._block = 0
-        if self._position >= len(self._data):
-            if not self._inputs:
-                self._data, self._position = b"", 0
-                return False
-            kind, data, at = self._inputs[0]
-            self._at = at
+        if not self._data:
+            kind, data, self._at = self._inputs[0]
             if kind == _TIMEOUT:
-                if not self._timers.fire(at) and self._inputs and self._inputs[0][0] == _TIMEOUT:
+                if not self._timers.fire(self._at) and self._inputs and self._inputs[0][0] == _TIMEOUT:
                     self._inputs.popleft()
-                return True
+                return
             self._inputs.popleft()
-            if kind == _MESSAGE:
+            if kind == _END:
+                self._end_of_input(self._at)
+                return
+            # One line a read is how agents stream: 0.3 of the price of json.loads less than the general way.
+            if kind == _MESSAGE or (data.find(b"\n") == len(data) - 1 <= BLOCK and not self._framer.busy):
                 self._block = len(data)
                 self._lines = iter((self._framer.whole(data),))
-                return True
-            if kind == _END:
-                self._end_of_input(at)
-                return True
+                return
             self._data, self._position = data, 0
         before = self._position
         lines, self._position = self._framer.feed(self._data, before)
         self._block = self._position - before
         self._lines = iter(lines)
-        return True
+        if self._position >= len(self._data):
+            self._data = b""
 
     def _end_of_input(self, at: float) -> None:
         rest = self._framer.finish()
@@ -1059,6 +1071,7 @@ class Connection:
         if error is not None:
             unwritten += self._drop_output()
         self._state = move(CONNECTION, self._state, "end")
+        self._ended = True
         self._timers.clear()
         for id in sorted(self._requests):
             request = self._requests.get(id)

@@ -41,13 +41,18 @@ class Framer:
         self._skipping: bytes | None = None
 
     @property
+    def busy(self) -> bool:
+        """A line whose end has not come is kept."""
+        return bool(self._pending) or self._skipping is not None
+
+    @property
     def pending_bytes(self) -> int:
         """Bytes kept of a line whose end has not come."""
         return len(self._pending) + (len(self._skipping) if self._skipping is not None else 0)
 
     def feed(self, data: bytes, start: int) -> tuple[list[Line], int]:
         """Take ``data`` from ``start`` on: the lines that are whole, and where to go on. At most one block a call."""
-        if self._pending or self._skipping is not None:
+        if self.busy:
             cut = data.find(b"\n", start)
             if cut < 0:
                 self._extend(data[start:] if start else data)
@@ -55,9 +60,6 @@ class Framer:
             self._extend(data[start:cut])
             return [self._finish()], cut + 1
         size = len(data)
-        if not start and size <= BLOCK and data.find(b"\n") == size - 1:
-            # One line a read is how agents stream: 0.2 of the price of json.loads less than the general way.
-            return [self.whole(data)], size
         end = start + BLOCK
         if size > end:
             cut = data.rfind(b"\n", start, end)
@@ -72,9 +74,14 @@ class Framer:
 
     def whole(self, line: bytes) -> Line:
         """One line that came with its boundaries known."""
-        if line.endswith(b"\n"):
-            line = line[:-1]
-        return self._line(line[:-1] if line.endswith(b"\r") else line)
+        end = len(line)
+        if line[end - 1 : end] == b"\n":
+            end -= 1
+        if line[end - 1 : end] == b"\r":
+            end -= 1
+        if end > self._limit:
+            return self._line(line[:end])
+        return line[:end].decode("ascii") if line.isascii() else line[:end]
 
     def finish(self) -> Line | None:
         """What is left when the input ends, or None."""
