@@ -26,12 +26,13 @@ from .methods import CLIENT, V1, Gate, Method, MethodTable
 from .permissions import ALLOW, ASK, DENY, Policy
 from .replay import Replay
 from .requests import OwnRequest, PeerRequest, Settlement
-from .sessions import Plan, Session, Turn
+from .sessions import Plan, Session, Turn, is_model
 from .state import (
     CANCELLING,
     CLOSED,
     CLOSING,
     CONNECTION,
+    ENDING,
     FENCED,
     IDLE,
     NEW,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from .connection import AnySession, JsonObject
     from .events import Event, PermissionOption
     from .limits import Limits
+    from .timers import Timer
 
 # Content blocks of a prompt that an agent has to advertise; text and resource_link are always taken.
 CONTENT_GATES = {
@@ -139,7 +141,7 @@ class ClientConnection(Connection):
         self._session_count = 0
         self._authentication: str = ""
         self._authentication_error: Exception | None = None
-        self._authenticating: list[tuple[Session, Callable[[Session, float], None]]] = []
+        self._authenticating: list[tuple[Session, str, Callable[[Session, float], None]]] = []
         self._creating = 0
         self._held: list[_Held] = []
         self._held_bytes = 0
@@ -232,7 +234,10 @@ class ClientConnection(Connection):
                     "session.resume_id", "resume is an empty id; give the stored session id, or None for a new session"
                 )
             known = self._sessions.get(resume)
-            if known is not None and known.state not in (CLOSED, FENCED):
+            if known is None or known.state in (CLOSED, FENCED):
+                starting = [*self._opening, *(waiting[0] for waiting in self._authenticating)]
+                known = next((one for one in starting if one.plan.reopens == resume), None)
+            if known is not None:
                 local("session.open", f"session {clip(resume)} is open here ({known.state}); use its handle")
         for name, text in (("auth", auth), ("model", model)):
             if text is not None:
@@ -433,6 +438,8 @@ class ClientConnection(Connection):
             if open_request.session is None and get_str(open_request.params, "sessionId") == session_id:
                 open_request.session = session
                 open_request.turn = turn
+                if open_request.method.key == "session_request_permission":
+                    self._limit_asking(open_request, self._timers.after)
         return session
 
     def end_tail(self) -> None:
@@ -465,14 +472,9 @@ class ClientConnection(Connection):
                 for method in self._auth_methods
             ],
             "sessions": [
-                {
-                    "sessionId": session.session_id,
-                    "cwd": session.cwd,
-                    "promptId": session.turn.prompt_id if session.turn is not None else None,
-                    "identity": session.turn.identity if session.turn is not None else None,
-                }
+                stored_session(session)
                 for session in self._sessions.values()
-                if session.state != CLOSED
+                if session.state != CLOSED and session.state not in OPENING
             ],
             "openRequests": [stored_request(request) for request in self._peer_requests.values()],
             "answered": list(self._answered),
@@ -532,6 +534,8 @@ class ClientConnection(Connection):
         handle.move("close")
         self._queue(data, request)
         self._set_deadline(request, deadline)
+        # Closing cancels the work (spec.md rules 62 and 83): the agent may wait for these before it answers.
+        self._cancel_permissions(handle, None, "close", self._now)
         return request.id
 
     def set_mode(
@@ -686,6 +690,8 @@ class ClientConnection(Connection):
             # An id that comes again means that the earlier request with it is settled.
             window.requests += len(window.take(rpc_id))
             window.collected.append(Collected(rpc_id, row, params, line, print_))
+            if len(window.collected) >= self.limits.max_incoming_requests:
+                self._tail_over(at)
 
     def _fate_unknown(self, session: Session, request: OwnRequest, at: float) -> None:
         """The answer to an attached prompt may have been given before the tail began."""
@@ -774,7 +780,7 @@ class ClientConnection(Connection):
         if refusal is not None:
             self._fail(session, "authenticate", Settlement("error", NOT_SENT, error=refusal), at)
             return
-        self._authenticating.append((session, resume))
+        self._authenticating.append((session, method_id, resume))
         if len(self._authenticating) > 1:
             return
         row = self.methods["authenticate"]
@@ -783,7 +789,11 @@ class ClientConnection(Connection):
             waiting, self._authenticating = self._authenticating, []
             if settlement.error is None:
                 self._authentication = method_id
-            for waiter, go_on in waiting:
+            for waiter, wanted, go_on in waiting:
+                if wanted != method_id:
+                    # One login at a time; this one's turn comes now.
+                    self._log_in(waiter, wanted, go_on, at)
+                    continue
                 self._step_done(waiter, request, settlement.error, at)
                 if settlement.outcome == "over" or (settlement.error is not None and waiter.plan.auth == method_id):
                     self._fail(waiter, "authenticate", settlement, at)
@@ -819,9 +829,8 @@ class ClientConnection(Connection):
     def _open(self, session: Session, at: float) -> None:
         """Create or reopen."""
         plan = session.plan
-        reopen = plan.resume is not None and not plan.fresh_tried
         key = "session_new"
-        if reopen:
+        if plan.reopens is not None:
             key = "session_resume" if self._advertised("session_resume") else "session_load"
             if not self._advertised(key):
                 error: Exception = LocalProtocolError(
@@ -1012,7 +1021,10 @@ class ClientConnection(Connection):
             session.config_options = get_objects(result, "configOptions")
         if settlement.error is None:
             config_id, value = session.plan.steps.pop(0)
-            wrong = unconfirmed(session, request.method.key, config_id, value)
+            if request.method.key == "session_set_model":
+                said = get_str(result, "modelId") or get_str(result, "currentModelId") or value
+                session.models = {**(session.models or {}), "currentModelId": said}
+            wrong = unconfirmed(session, config_id, value)
             if wrong is not None:
                 error = RemoteProtocolError(
                     f"{clip(value)} was asked for and {clip(wrong)} was confirmed", rule="session.setting"
@@ -1109,11 +1121,15 @@ class ClientConnection(Connection):
             self._emit(events.PromptSent(session, turn, request.id, now))
             return
         row = request.method
+        sharing: list[Session] = []
         if row.key == "initialize":
-            for waiting in self._opening:
-                self._emit(events.SessionStep(waiting, row.key, row.wire, "sent", None, now))
+            sharing = self._opening
         elif isinstance(session, Session) and session.state in OPENING:
-            self._emit(events.SessionStep(session, row.key, row.wire, "sent", None, now))
+            # A login is shared by all that wait for the same one.
+            logins = self._authenticating if row.key == "authenticate" else []
+            sharing = [one[0] for one in logins if one[1] == logins[0][1]] or [session]
+        for waiting in sharing:
+            self._emit(events.SessionStep(waiting, row.key, row.wire, "sent", None, now))
 
     def _prompt_settled(self, request: OwnRequest, settlement: Settlement, at: float) -> None:
         session = request.session
@@ -1286,12 +1302,13 @@ class ClientConnection(Connection):
 
     # ── Updates ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _update(self, params: JsonObject, line: str | bytes, at: float) -> Event | None:
+    def _update(self, params: object, line: str | bytes, at: float) -> Event | None:
+        if params.__class__ is not dict:
+            return events.Malformed(_bad_update(params), line, at)
         update = params.get("update")
         session_id = params.get("sessionId")
         if update.__class__ is not dict or session_id.__class__ is not str:
-            self._emit(events.Malformed(_bad_update(params), line, at))
-            return None
+            return events.Malformed(_bad_update(params), line, at)
         session = self._sessions.get(session_id)
         kind = update.get("sessionUpdate")
         cls, transcript, keep = UPDATES.get(kind, _UNKNOWN) if kind.__class__ is str else _UNKNOWN
@@ -1316,7 +1333,7 @@ class ClientConnection(Connection):
         """What an update tells about the session, beside being reported."""
         update = get_object(params, "update")
         keep(session, update, self.limits.max_tool_calls)
-        if cls is events.UsageUpdate:
+        if cls is events.UsageUpdate and session.state not in REPLAY:
             for holder in (update, params):
                 origin = get_str(get_object(get_object(holder, "_meta"), "_claude/origin"), "kind")
                 if origin is not None and origin in self._cycle_origins:
@@ -1423,14 +1440,15 @@ class ClientConnection(Connection):
             self._answer(codec.result_line(rpc_id, permission_result(None)))
 
     def _raise_request(self, request: PeerRequest, line: str | bytes, at: float) -> None:
+        session = request.session
+        if isinstance(session, Session) and session.state in ENDING:
+            # What it is about has been cancelled (peer.md P8).
+            if self._cancel_question(request, "close" if session.state == CLOSING else "cancel", at):
+                return
         if request.method.key != "session_request_permission":
             super()._raise_request(request, line, at)
             return
-        session = request.session
         assert isinstance(session, Session)
-        if session.state == CANCELLING:
-            self._answer_permission(request, "cancel", DENY, None, at)
-            return
         tool_call = get_object(request.params, "toolCall")
         options = events.permission_options(request.params)
         known = session.tools.get(get_str(tool_call, "toolCallId") or "", (None, None))
@@ -1443,38 +1461,58 @@ class ClientConnection(Connection):
             self._answer_permission(request, "policy", verdict, self._permissions.choose(verdict, options), at)
             return
         super()._raise_request(request, line, at)
-        request.timer = self._timers.at(
-            at + self._permissions.ask_deadline,
-            lambda now: self._answer_permission(
-                request, "deadline", DENY, self._permissions.choose(DENY, options), now
-            ),
-        )
+        self._limit_asking(request, lambda seconds, action: self._timers.at(at + seconds, action))
+
+    def _limit_asking(self, request: PeerRequest, start: Callable[[float, Callable[[float], None]], Timer]) -> None:
+        """Deny a held permission when nobody has answered it in time (peer.md P4)."""
+
+        def deny(at: float) -> None:
+            options = events.permission_options(request.params)
+            self._answer_permission(request, "deadline", DENY, self._permissions.choose(DENY, options), at)
+
+        request.timer = start(self._permissions.ask_deadline, deny)
 
     def _answer_permission(
         self, request: PeerRequest, by: str, verdict: str, option: PermissionOption | None, at: float
     ) -> None:
         """Answer a permission without its owner, and say so."""
-        self._forget_peer_request(request, "answer")
         option_id = option.option_id if option is not None else None
-        self._answer(codec.result_line(request.rpc_id, permission_result(option_id)))
         session = request.session
-        assert isinstance(session, Session)
+        if not isinstance(session, Session):
+            # It was restored, and its session was never attached.
+            self._answer_unasked(request, permission_result(option_id), f"answered {verdict}: {by}", at)
+            return
+        self._forget_peer_request(request, "answer")
+        self._answer(codec.result_line(request.rpc_id, permission_result(option_id)))
         self._emit(
             events.PermissionAnswered(
-                session, request.request_id, request.rpc_id, request.params, by, verdict, option_id, at
+                session, request.turn, request.request_id, request.rpc_id, request.params, by, verdict, option_id, at
             )
+        )
+
+    def _answer_unasked(self, request: PeerRequest, result: str, reason: str, at: float) -> None:
+        row = request.method
+        self._forget_peer_request(request, "answer")
+        self._answer(codec.result_line(request.rpc_id, result))
+        self._emit(
+            events.RequestAbandoned(request.request_id, request.rpc_id, row.key, row.wire, request.session, reason, at)
         )
 
     def _cancel_permissions(self, session: Session, turn: Turn | None, by: str, at: float) -> None:
         """Answer the open permissions and elicitations of a session (of one turn of it) with cancelled."""
         for request in [*self._peer_requests.values()]:
-            if request.session is not session or (turn is not None and request.turn is not turn):
-                continue
-            if request.method.key == "session_request_permission":
-                self._answer_permission(request, by, DENY, None, at)
-            elif request.method.key == "elicitation_create":
-                self._answer(codec.result_line(request.rpc_id, '{"action":"cancel"}'))
-                self._abandon(request, f"answered cancel: {by}", at)
+            if request.session is session and (turn is None or request.turn is turn):
+                self._cancel_question(request, by, at)
+
+    def _cancel_question(self, request: PeerRequest, by: str, at: float) -> bool:
+        """Answer a permission or an elicitation with cancelled. False for any other request: its handler answers it."""
+        if request.method.key == "session_request_permission":
+            self._answer_permission(request, by, DENY, None, at)
+        elif request.method.key == "elicitation_create":
+            self._answer_unasked(request, '{"action":"cancel"}', f"answered cancel: {by}", at)
+        else:
+            return False
+        return True
 
     def _notified(self, row: Method, params: JsonObject, line: str | bytes, at: float) -> bool:
         if self._window is not None and row.key == "cancel_request":
@@ -1551,6 +1589,19 @@ def is_absolute(path: str) -> bool:
     return path.startswith(("/", "\\\\")) or (path[1:2] == ":" and path[:1].isalpha() and path[2:3] in ("/", "\\"))
 
 
+def stored_session(session: Session) -> JsonObject:
+    """What a snapshot keeps of a session. A prompt counts once it was handed over; behind a fence it is the one whose
+    answer may still come."""
+    request = session.prompt_request
+    sent = session.turn if request is not None and request.state not in (WAITING, QUEUED) else None
+    return {
+        "sessionId": session.session_id,
+        "cwd": session.cwd,
+        "promptId": sent.prompt_id if sent is not None else session.fenced_id,
+        "identity": sent.identity if sent is not None else None,
+    }
+
+
 def stored_request(request: PeerRequest) -> JsonObject:
     """What a snapshot keeps of an open request: enough to answer it, nothing of its content."""
     params: dict[str, object] = {"sessionId": get_str(request.params, "sessionId")}
@@ -1605,31 +1656,23 @@ def _model_letters(name: str) -> str:
 
 def setting(session: Session, config_id: str, value: str | bool) -> tuple[str, dict[str, object], bool]:
     """How to set an option, or the model for an empty id: method key, params, and whether it is so already."""
-    options = session.config_options or []
-    for option in options:
+    for option in session.config_options or []:
         found = get_str(option, "id")
-        is_model = not config_id and (option.get("category") == "model" or found == "model")
-        if found is not None and (found == config_id or is_model):
+        if found is not None and (found == config_id or (not config_id and is_model(option))):
             return "session_set_config_option", config_params(found, value), option.get("currentValue") == value
     if not config_id and session.models is not None:
-        done = session.models.get("currentModelId") == value
-        return "session_set_model", {"modelId": value}, done
+        return "session_set_model", {"modelId": value}, session.model == value
     return "", {}, False
 
 
-def unconfirmed(session: Session, key: str, config_id: str, value: str | bool) -> object:
+def unconfirmed(session: Session, config_id: str, value: str | bool) -> object:
     """What the agent confirmed instead of ``value``; None when it confirmed it, or said nothing."""
-    if key != "session_set_config_option":
-        return None
-    for option in session.config_options or []:
-        found = get_str(option, "id")
-        is_model = not config_id and (option.get("category") == "model" or found == "model")
-        if found == config_id or is_model:
-            current = option.get("currentValue")
-            if current == value or (isinstance(current, str) and isinstance(value, str) and same_model(current, value)):
-                return None
-            return current
-    return None
+    if config_id:
+        option = next((one for one in session.config_options or [] if one.get("id") == config_id), {})
+        current = option.get("currentValue")
+        return None if current == value else current
+    model = session.model
+    return None if model is None or same_model(model, str(value)) else model
 
 
 def _keep_tool(session: Session, update: JsonObject, limit: int) -> None:
@@ -1662,7 +1705,7 @@ def _keep_info(session: Session, update: JsonObject, limit: int) -> None:
         session.title = get_str(update, "title")
 
 
-def _bad_update(params: JsonObject) -> RemoteProtocolError:
+def _bad_update(params: object) -> RemoteProtocolError:
     return RemoteProtocolError(
         f"an update without a sessionId string and an update object: {clip(params)}",
         rule="update.params",
