@@ -7,6 +7,7 @@ in ``acp_core.schema``, the kit for tests in ``acp_core.testing``.
 from .agent import AgentConnection, ServedSession
 from .attach import TailComparison, compare_tail
 from .client import ClientConnection
+from .closing import ClosingPlan, StepTimeout
 from .connection import Connection
 from .errors import (
     ACPError,
@@ -100,12 +101,14 @@ from .limits import Limits
 from .methods import V1, Gate, Method, MethodTable
 from .permissions import Policy
 from .sessions import Session, Turn
+from .turns import Admission
 
 __version__ = "0.1.0"
 
 __all__ = (
     "V1",
     "ACPError",
+    "Admission",
     "AgentConnection",
     "AgentExited",
     "AgentMessageChunk",
@@ -118,6 +121,7 @@ __all__ = (
     "Chunk",
     "ClientConnection",
     "CloseSessionRequested",
+    "ClosingPlan",
     "ConfigOptionUpdate",
     "Connection",
     "ConnectionClosed",
@@ -181,6 +185,7 @@ __all__ = (
     "SessionStep",
     "SetConfigOptionRequested",
     "SetModeRequested",
+    "StepTimeout",
     "TailComparison",
     "TailDropped",
     "TailOver",

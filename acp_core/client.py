@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from .connection import AnySession, JsonObject
     from .events import Event, PermissionOption
     from .limits import Limits
+    from .turns import Admission
     from .timers import Timer
 
 # Content blocks of a prompt that an agent has to advertise; text and resource_link are always taken.
@@ -99,6 +100,7 @@ class ClientConnection(Connection):
         info: name, title and version of this client (``clientInfo``).
         permissions: a Policy that answers permission requests; without one every request is asked.
         cycle_origins: the origins in a usage update that end a cycle of the agent's own (CycleEnded).
+        admission: what a prompt must be, for an owner that is a platform (``acp_core.turns``).
         restore: what an earlier owner's ``snapshot()`` gave; then ``attach`` once a session. Its capabilities count.
 
     Raises:
@@ -118,6 +120,7 @@ class ClientConnection(Connection):
         permissions: Policy | None = None,
         cycle_origins: Iterable[str] = CYCLE_ORIGINS,
         restore: Mapping[str, object] | None = None,
+        admission: Admission | None = None,
     ) -> None:
         super().__init__(CLIENT, nonce=nonce, limits=limits, methods=methods, extensions=extensions, tail=tail)
         if permissions is not None:
@@ -146,6 +149,8 @@ class ClientConnection(Connection):
         self._held: list[_Held] = []
         self._held_bytes = 0
         self._cycle_origins = frozenset(cycle_origins)
+        self._admission = admission
+        self._turns_refused = False
         self._window: Tail | None = None
         self._restored: dict[str, JsonObject] = {}
         if restore is not None:
@@ -315,12 +320,11 @@ class ClientConnection(Connection):
         """
         handle = self._own_session(session)
         self._check_duration("deadline", deadline)
-        if identity is not None:
-            check_type("identity", identity, str, "a str or None")
-            if len(identity.encode("utf-8", "surrogatepass")) > self.limits.max_identity_bytes:
-                local("prompt.identity", f"identity is longer than {self.limits.max_identity_bytes} UTF-8 bytes")
         blocks = self._content(content)
+        # In a fixed order: closing, active turn, identity, text; nothing has changed when one of them refuses.
         self._check_writable()
+        if self._turns_refused:
+            local("turn.closing", "the owner is closing: no new turn is taken from the first call on")
         waits = handle.state in OPENING
         if waits and handle.turn is not None:
             local("turn.one_at_a_time", f"a prompt waits already for session {handle.session_id} ({handle.state})")
@@ -329,6 +333,13 @@ class ClientConnection(Connection):
             if handle.state == FENCED:
                 advice = "a fence stands: close or reopen the session, or wait for FenceLifted"
             local("turn.one_at_a_time", f"session {handle.session_id} is {handle.state}; {advice}")
+        if self._admission is not None:
+            self._admission.check_identity(identity)
+            self._admission.check_text(blocks)
+        elif identity is not None:
+            check_type("identity", identity, str, "a str or None")
+            if len(identity.encode("utf-8", "surrogatepass")) > self.limits.max_identity_bytes:
+                local("prompt.identity", f"identity is longer than {self.limits.max_identity_bytes} UTF-8 bytes")
         self._check_open_requests()
         if not waits:
             self._check_content(blocks)
@@ -350,6 +361,10 @@ class ClientConnection(Connection):
         if not waits:
             self._release(handle)
         return request.id
+
+    def refuse_turns(self) -> None:
+        """Take no new turn from here on: the first step of closing. Turns in flight go on. A second call is a no-op."""
+        self._turns_refused = True
 
     def attach(
         self,
@@ -417,7 +432,7 @@ class ClientConnection(Connection):
         used = max(prompt_id if prompt_id is not None else 0, self._next_id - 1)
         self._first_id = self._next_id = first_id_after(used)
         session = Session(self.nonce, plan, token)
-        session.in_tail = True
+        session.attached = session.in_tail = True
         session.session_id = session_id
         self._session_count += 1
         self._sessions[session_id] = session
@@ -701,7 +716,7 @@ class ClientConnection(Connection):
         error = RequestTimeout("no answer to the attached prompt in time: its fate is unknown")
         self._settle(request, "give_up", Settlement("deadline", SENT_NO_REPLY, error=error), at)
         if session.state == FENCED:
-            self._emit(events.SessionFenced(session, request.id, at))
+            self._emit(events.SessionFenced(session, request.turn, request.id, at))
 
     # ── The handshake ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -913,7 +928,7 @@ class ClientConnection(Connection):
         assert isinstance(session, Session)
         plan = session.plan
         key = request.method.key
-        if key == "session_new":
+        if key == "session_new" and self._creating:
             self._creating -= 1
         result = settlement.result if isinstance(settlement.result, dict) else {}
         error = settlement.error
@@ -1196,15 +1211,15 @@ class ClientConnection(Connection):
         self._cancel_permissions(session, None, "cancel", self._now)
 
     def _no_answer(self, session: Session, request: OwnRequest, at: float) -> None:
-        fenced = session.state == CANCELLING
-        if fenced:
+        if session.state == CANCELLING:
             session.move("no_answer")
-            session.fenced_id = request.id
+        # While the session is being closed, too: when the agent refuses that, the fence stands.
+        session.fenced_id = request.id
         error = RequestTimeout("no answer to the cancelled prompt in time")
         self._settle(request, "give_up", Settlement("deadline", SENT_NO_REPLY, error=error), at)
-        if not fenced:
+        self._emit(events.SessionFenced(session, request.turn, request.id, at))
+        if session.state != FENCED:
             return
-        self._emit(events.SessionFenced(session, request.id, at))
         if session.then == "close_session" and self._advertised("session_close") and self._state == OPEN:
             row = self.methods["session_close"]
             closing = self._new_request(row, session, None, self._close_settled)
@@ -1218,11 +1233,11 @@ class ClientConnection(Connection):
         session = request.session
         if isinstance(session, Session) and session.fenced_id == request.id:
             session.fenced_id = None
-            lifted = session.state == FENCED
+            lifted = session.state in (FENCED, CLOSING)
             if session.state in (FENCED, CLOSING, CLOSED):
                 session.move("late_answer")
             if lifted:
-                self._emit(events.FenceLifted(session, request.id, raw, at))
+                self._emit(events.FenceLifted(session, request.turn, request.id, raw, at))
 
     def _cancel_own(self, request: OwnRequest) -> None:
         session = request.session
@@ -1453,9 +1468,11 @@ class ClientConnection(Connection):
         options = events.permission_options(request.params)
         known = session.tools.get(get_str(tool_call, "toolCallId") or "", (None, None))
         title, kind = get_str(tool_call, "title") or known[0], get_str(tool_call, "kind") or known[1]
-        # Of a tail without a snapshot nothing is known to be unanswered: nothing is allowed by itself (peer.md A5).
         verdict = self._permissions.verdict(title, kind)
-        if self._replaying and not self._restored and verdict == ALLOW:
+        # Of a tail without a snapshot nothing is known to be unanswered: nothing is allowed by itself (peer.md A5). Nor
+        # is a tool call without a name, when its name may have been said before the tail began.
+        unsure = (self._replaying and not self._restored) or (session.attached and title is None and kind is None)
+        if verdict == ALLOW and unsure:
             verdict = ASK
         if verdict != ASK:
             self._answer_permission(request, "policy", verdict, self._permissions.choose(verdict, options), at)
@@ -1529,6 +1546,11 @@ class ClientConnection(Connection):
             self._answer_permission(request, "peer_cancel", DENY, None, at)
         else:
             super()._cancel_asked(request, at)
+
+    def _closing(self) -> None:
+        # No session will be named any more: what was held for one is answered as a stranger's.
+        self._creating = 0
+        self._release_held(None, self._now)
 
     def _close_peer_request(self, request: PeerRequest) -> None:
         if request.method.key == "session_request_permission":

@@ -120,7 +120,7 @@ def _diagnose(line: str | bytes, max_depth: int) -> JsonObject | Reject:
             fault = Reject(MALFORMED, "utf8", f"invalid UTF-8 at byte {why.start}", PARSE_ERROR)
     text = text.removeprefix("\ufeff").strip(_SPACE)
     try:
-        value, constant = _parse(text, max_depth)
+        value, strange = _parse(text, max_depth)
     except _TooDeep:
         return _too_deep(max_depth)
     except ValueError as why:
@@ -129,8 +129,9 @@ def _diagnose(line: str | bytes, max_depth: int) -> JsonObject | Reject:
         if fault is not None and not text.startswith("{"):
             fault.kind = NOISE
         return fault or Reject(NOISE, "json.syntax", "text, not JSON", PARSE_ERROR)
-    if constant and fault is None:
-        fault = Reject(MALFORMED, "json.constant", f"{constant} is no JSON", PARSE_ERROR)
+    if strange and fault is None:
+        rule, reason = strange
+        fault = Reject(MALFORMED, rule, reason, PARSE_ERROR)
     found = _not_a_message(value)
     if fault is None or isinstance(found, Reject):
         return found
@@ -139,29 +140,37 @@ def _diagnose(line: str | bytes, max_depth: int) -> JsonObject | Reject:
     return fault
 
 
-def _parse(text: str, max_depth: int) -> tuple[object, str]:
-    """The value of ``text``, and the name of the first constant in it that JSON does not have.
+def _parse(text: str, max_depth: int) -> tuple[object, tuple[str, str] | None]:
+    """The value of ``text``, and what in it cannot be used: the rule and the reason of the first such thing.
 
     Raises ValueError when it is no JSON, _TooDeep past the bound.
     """
-    constants: list[str] = []
+    strange: list[tuple[str, str]] = []
 
-    def note(name: str) -> float:
-        constants.append(name)
+    def constant(name: str) -> float:
+        strange.append(("json.constant", f"{name} is no JSON"))
         return float(name.replace("Infinity", "inf").replace("NaN", "nan"))
 
+    def integer(digits: str) -> int:
+        try:
+            return int(digits)
+        except ValueError:
+            # The interpreter's own bound on digits: it can be set, and quadratic cost is why it is there.
+            strange.append(("json.number", f"an integer of {len(digits)} digits"))
+            return 0
+
     try:
-        value, end = scanner(JSONDecoder(parse_constant=note))(text, 0)
+        value, end = scanner(JSONDecoder(parse_constant=constant, parse_int=integer))(text, 0)
         if end != len(text):
             raise ValueError(f"text after the end, at character {end}")
     except StopIteration as why:
         raise ValueError(f"no value at character {why.value}") from None
     except RecursionError:
         # Either too deep, or the caller's own stack is: counting here does not depend on it.
-        return _parse_iteratively(text, max_depth), ""
+        return _parse_iteratively(text, max_depth), None
     if text.count("{") + text.count("[") > max_depth and _deeper_than(value, max_depth):
         raise _TooDeep
-    return value, constants[0] if constants else ""
+    return value, strange[0] if strange else None
 
 
 def _deeper_than(value: object, max_depth: int) -> bool:
@@ -298,8 +307,8 @@ def envelope(value: JsonObject, max_id_bytes: int) -> Envelope | Reject:
         return Reject(MALFORMED, rule, reason, code, value)
 
     rpc_id = value.get("id")
-    if isinstance(rpc_id, str) and len(rpc_id) > max_id_bytes:
-        return bad("jsonrpc.id", f"an id longer than {max_id_bytes} characters")
+    if not id_fits(rpc_id, max_id_bytes):
+        return bad("jsonrpc.id", f"an id longer than {max_id_bytes} bytes")
     method = value.get("method")
     error = value.get("error")
     if "method" in value:
@@ -332,6 +341,13 @@ def envelope(value: JsonObject, max_id_bytes: int) -> Envelope | Reject:
         return bad("jsonrpc.error", f"the error has no integer code and string message: {clip(error)}")
     kind = ERROR if answered is not None else ERROR_WITHOUT_ID
     return Envelope(kind, answered, error=error, code=code, message=message)
+
+
+def id_fits(rpc_id: object, max_bytes: int) -> bool:
+    """Whether an id takes at most ``max_bytes``: bytes of UTF-8, or digits where it is past 64 bits."""
+    if isinstance(rpc_id, str):
+        return len(rpc_id) * 4 <= max_bytes or len(rpc_id.encode("utf-8", "surrogatepass")) <= max_bytes
+    return not isinstance(rpc_id, int) or abs(rpc_id) < 2**63 or len(str(rpc_id)) <= max_bytes
 
 
 def _kind(value: object) -> str:
@@ -401,6 +417,7 @@ def _scalar_members(head: bytes) -> tuple[JsonObject, str]:
     members: JsonObject = {}
     if not text.startswith("{"):
         return members, ""
+    key = ""
     position = 1
     try:
         while True:
@@ -426,8 +443,8 @@ def _scalar_members(head: bytes) -> tuple[JsonObject, str]:
                 return members, ""
             position += 1
     except (IndexError, ValueError):
-        # The kept head ends here; a string that was cut is the value of ``key``, but its name is enough.
-        return members, ""
+        # The kept head ends here; a string that was cut is the value of ``key``, and its name is enough.
+        return members, key
 
 
 def _blank_end(text: str, position: int) -> int:

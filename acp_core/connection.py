@@ -303,7 +303,7 @@ class Connection:
         return next(self.events(), None)
 
     def _receive(self, kind: int, data: bytes, now: float) -> None:
-        if now.__class__ is float and now > self._now:
+        if now.__class__ is float and self._now < now < _END_OF_TIME:
             self._now = now
         else:
             now = self._clock(now)
@@ -410,11 +410,14 @@ class Connection:
         self._emit(events.LineTooLong(line.length, line.head, line.tail, rpc_id, error, at))
         if rpc_id is None:
             return
-        if is_request and self._answerable(rpc_id):
-            message = f"the request is {line.length} bytes long; at most {limit} are read"
-            self._answer(codec.error_line(rpc_id, INVALID_REQUEST, message, None))
-        elif isinstance(rpc_id, int):
-            self._settle_invalid(rpc_id, error, "", at)
+        if is_request:
+            if self._answerable(rpc_id):
+                message = f"the request is {line.length} bytes long; at most {limit} are read"
+                self._answer(codec.error_line(rpc_id, INVALID_REQUEST, message, None))
+            return
+        own_id = rpc_id if isinstance(rpc_id, int) else codec.loose_id(rpc_id)
+        if own_id is not None:
+            self._settle_invalid(own_id, error, "", at)
 
     def _rejected(self, reject: Reject, line: str | bytes, at: float) -> None:
         if reject.kind == codec.NOISE:
@@ -824,6 +827,7 @@ class Connection:
         if self._state == OVER:
             return
         if self._state != BROKEN:
+            self._closing()
             for request in [*self._peer_requests.values()]:
                 if request.request_id in self._peer_requests:
                     self._close_peer_request(request)
@@ -846,6 +850,9 @@ class Connection:
 
     def _broken(self, reason: str, at: float) -> None:
         """For a subclass: the write half is gone, and no request that could still tell it is open."""
+
+    def _closing(self) -> None:
+        """For a subclass: the owner closes, and what is still unanswered can be answered now."""
 
     def _close_peer_request(self, request: PeerRequest) -> None:
         self._answer(codec.error_line(request.rpc_id, REQUEST_CANCELLED, "the connection is closing", None))

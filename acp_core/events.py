@@ -569,12 +569,18 @@ class SessionFenced(SessionEvent):
     answer. Until then prompts are refused and updates are marked late.
     """
 
-    __slots__ = ("prompt_id",)
+    __slots__ = ("prompt_id", "turn")
 
-    def __init__(self, session: Session, prompt_id: int, at: float) -> None:
+    def __init__(self, session: Session, turn: Turn | None, prompt_id: int, at: float) -> None:
         self.session = session
+        self.turn = turn
         self.prompt_id = prompt_id
         self.at = at
+
+    @property
+    def identity(self) -> str | None:
+        """The owner's identity of the turn."""
+        return self.turn.identity if self.turn is not None else None
 
 
 class FenceLifted(SessionEvent):
@@ -583,13 +589,19 @@ class FenceLifted(SessionEvent):
     When: after SessionFenced. Do: prompt again if you like. ``raw`` is the late response.
     """
 
-    __slots__ = ("prompt_id", "raw")
+    __slots__ = ("prompt_id", "raw", "turn")
 
-    def __init__(self, session: Session, prompt_id: int, raw: JsonObject, at: float) -> None:
+    def __init__(self, session: Session, turn: Turn | None, prompt_id: int, raw: JsonObject, at: float) -> None:
         self.session = session
+        self.turn = turn
         self.prompt_id = prompt_id
         self.raw = raw
         self.at = at
+
+    @property
+    def identity(self) -> str | None:
+        """The owner's identity of the turn."""
+        return self.turn.identity if self.turn is not None else None
 
 
 class PromptSent(SessionEvent):
@@ -606,6 +618,11 @@ class PromptSent(SessionEvent):
         self.turn = turn
         self.prompt_id = prompt_id
         self.at = at
+
+    @property
+    def identity(self) -> str | None:
+        """The owner's identity of the turn."""
+        return self.turn.identity
 
 
 class TurnEnded(SessionEvent):
@@ -1058,10 +1075,13 @@ class RequestReceived(Event):
 
     When: an extension method that this connection serves; the subclasses are the methods of the protocol.
     Do: answer. ``request_id`` is unique over the life of the owner, ``rpc_id`` is the peer's own id and may come again.
-    ``replayed`` says that it stood in a replayed tail and may have been answered before.
+    ``replayed`` says that it stood in a replayed tail and may have been answered before. ``turn`` is the client's turn
+    in flight, with the owner's ``identity`` of it, or None.
     """
 
-    __slots__ = ("key", "line", "method", "params", "replayed", "request_id", "rpc_id", "session")
+    __slots__ = ("key", "line", "method", "params", "replayed", "request_id", "rpc_id", "session", "turn")
+
+    turn: Turn | None
 
     def __init__(
         self,
@@ -1083,6 +1103,12 @@ class RequestReceived(Event):
         self.line = line
         self.at = at
         self.replayed = False
+        self.turn = None
+
+    @property
+    def identity(self) -> str | None:
+        """The owner's identity of the turn in flight."""
+        return self.turn.identity if self.turn is not None else None
 
     @property
     def session_id(self) -> str | None:
@@ -1174,11 +1200,12 @@ class PermissionAnswered(SessionEvent):
     that was chosen, None for cancelled.
     """
 
-    __slots__ = ("by", "option_id", "params", "request_id", "rpc_id", "verdict")
+    __slots__ = ("by", "option_id", "params", "request_id", "rpc_id", "turn", "verdict")
 
     def __init__(
         self,
         session: Session,
+        turn: Turn | None,
         request_id: str,
         rpc_id: int | str,
         params: JsonObject,
@@ -1188,6 +1215,7 @@ class PermissionAnswered(SessionEvent):
         at: float,
     ) -> None:
         self.session = session
+        self.turn = turn
         self.request_id = request_id
         self.rpc_id = rpc_id
         self.params = params
@@ -1195,6 +1223,11 @@ class PermissionAnswered(SessionEvent):
         self.verdict = verdict
         self.option_id = option_id
         self.at = at
+
+    @property
+    def identity(self) -> str | None:
+        """The owner's identity of the turn it belonged to."""
+        return self.turn.identity if self.turn is not None else None
 
 
 class ReadTextFileRequested(RequestReceived):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .events import get_str
 from .state import LIVE, SESSION, STARTING, move
 
 TYPE_CHECKING = False
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     WholeState: TypeAlias = (
         AvailableCommandsUpdate | ConfigOptionUpdate | CurrentModeUpdate | SessionInfoUpdate | UsageUpdate
     )
+
+
+def is_model(option: JsonObject) -> bool:
+    """Whether a configuration option is the one that selects the model."""
+    return option.get("id") is not None and (option.get("category") == "model" or option["id"] == "model")
 
 
 class Turn:
@@ -99,6 +105,11 @@ class Plan:
         # What is left to configure: pairs of option id and value; "" stands for the model.
         self.steps: list[tuple[str, str | bool]] = []
 
+    @property
+    def reopens(self) -> str | None:
+        """The id that is still to be reopened; None for a new session, or when a fresh one was tried instead."""
+        return None if self.fresh_tried else self.resume
+
 
 class Session:
     """The handle of a session, given at once by ``open_session``; ``session_id`` is None until the agent names it.
@@ -109,6 +120,7 @@ class Session:
 
     __slots__ = (
         "__weakref__",
+        "attached",
         "available_commands",
         "cancel_timer",
         "config_options",
@@ -141,6 +153,7 @@ class Session:
         self.state = STARTING
         self.live = False
         self.in_tail = False
+        self.attached = False
         self.turn: Turn | None = None
         self.prompt_request: OwnRequest | None = None
         self.cancel_timer: Timer | None = None
@@ -158,6 +171,14 @@ class Session:
 
     def __repr__(self) -> str:
         return f"Session({self.session_id!r}, {self.state})"
+
+    @property
+    def model(self) -> str | None:
+        """The model that the agent last said is selected (peer.md M4), or None when it never said."""
+        for option in self.config_options or []:
+            if is_model(option):
+                return get_str(option, "currentValue")
+        return get_str(self.models or {}, "currentModelId")
 
     def leave_tail(self) -> None:
         """The replayed tail is over: updates are live from here on."""

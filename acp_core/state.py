@@ -128,16 +128,38 @@ SERVED_SESSION: Table = {
     CLOSED: {"load": LOADING, "resume": RESUMING, "close": CLOSED},
 }
 
+# One step of a closing plan. OVERDUE: it ran past its bound and still runs. KEPT: what it needs did not succeed.
+STEP_WAITING, STEP_RUNNING, STEP_DONE, STEP_FAILED, STEP_OVERDUE, STEP_KEPT = (
+    "waiting",
+    "running",
+    "done",
+    "failed",
+    "overdue",
+    "kept",
+)
+
+CLOSE_STEP: Table = {
+    STEP_WAITING: {"start": STEP_RUNNING, "keep": STEP_KEPT},
+    STEP_RUNNING: {"succeed": STEP_DONE, "fail": STEP_FAILED, "overdue": STEP_OVERDUE},
+    STEP_OVERDUE: {"succeed": STEP_DONE, "fail": STEP_FAILED, "wait_again": STEP_RUNNING},
+    STEP_FAILED: {"retry": STEP_WAITING},
+    STEP_KEPT: {"retry": STEP_WAITING},
+    STEP_DONE: {},
+}
+
 TABLES: Mapping[str, Table] = {
     "connection": CONNECTION,
     "request": REQUEST,
     "incoming request": INCOMING,
     "session": SESSION,
     "served session": SERVED_SESSION,
+    "closing step": CLOSE_STEP,
 }
 
 # States of a session in which a transcript update is live.
 LIVE = frozenset({IDLE, PROMPTING, CANCELLING, CONFIGURING, CLOSING})
+# States in which the work of a session was cancelled: its questions are answered so.
+ENDING = frozenset({CANCELLING, FENCED, CLOSING})
 # States in which a transcript update is replayed history.
 REPLAY = frozenset({LOADING, RESUMING, REPLAYING})
 # States in which the opening plan is still under way.
