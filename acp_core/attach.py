@@ -10,7 +10,7 @@ from .events import get_list, get_object, get_objects, get_str, line_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
     from .methods import Method
@@ -130,8 +130,8 @@ class TailComparison:
     """What a replayed tail adds to the lines that an owner has stored.
 
     ``new`` are the lines of the tail that were not stored, ``overlap`` how many were. ``ambiguous`` says that equal
-    neighbouring lines allow more than one answer: the longest overlap was taken. ``gap`` says that lines may be missing
-    between what was stored and the tail.
+    lines allow more than one answer: the longest overlap was taken. ``gap`` says that lines may be missing between what
+    was stored and the tail, since no whole line stands in both.
     """
 
     __slots__ = ("ambiguous", "gap", "new", "overlap")
@@ -152,38 +152,48 @@ class TailComparison:
 def compare_tail(stored: Sequence[bytes], tail: Sequence[bytes], dropped: bytes = b"") -> TailComparison:
     """Match a replayed tail with stored lines, by content: whole lines without their ends, oldest first.
 
-    ``dropped`` are the bytes of the tail's cut first line (``TailDropped.raw``): the stored line before the overlap has
-    to end with them. Linear in the number of lines. Nothing is guessed: see ``ambiguous`` and ``gap``.
+    ``dropped`` are the bytes of the tail's cut first line (``TailDropped.raw``), for an owner that stores every line:
+    the stored line before an overlap has to end with them. Linear in the number of lines. Nothing is guessed in
+    silence: see ``ambiguous`` and ``gap``.
     """
-    # Every suffix of the stored lines that begins the tail, longest first: the borders of tail + mark + stored.
-    recent = list(stored[-len(tail) - 1 :]) if tail else []
-    sequence: list[bytes | None] = [*tail, None, *recent[-len(tail) :]] if tail else []
-    borders: list[int] = []
-    if sequence:
-        failure = [0] * len(sequence)
-        for index in range(1, len(sequence)):
-            length = failure[index - 1]
-            while length and sequence[index] != sequence[length]:
-                length = failure[length - 1]
-            failure[index] = length + 1 if sequence[index] == sequence[length] else 0
-        length = failure[-1]
-        while length:
-            if _fits(stored, length, dropped):
-                borders.append(length)
-            length = failure[length - 1]
-    # Without any overlap the tail may still follow directly, when its cut line was the last one stored.
-    follows = not borders and bool(dropped) and bool(stored) and stored[-1].endswith(dropped)
-    overlap = borders[0] if borders else 0
-    return TailComparison(
-        list(tail[overlap:]),
-        overlap,
-        ambiguous=len(borders) > 1 or (len(borders) == 1 and _fits(stored, 0, dropped) and bool(dropped)),
-        gap=bool(stored) and not borders and not follows,
-    )
+    # Every end of the stored lines that begins the tail, longest first.
+    table = _failures(tail)
+    length = 0
+    for length in _matches(tail, table, stored[-len(tail) :] if tail else ()):
+        pass
+    overlaps: list[int] = []
+    while length:
+        before = len(stored) - length - 1
+        if before < 0 or stored[before].endswith(dropped):
+            overlaps.append(length)
+        length = table[length - 1]
+    if not overlaps:
+        # The cut line alone proves nothing: other lines may end as the last stored one does.
+        return TailComparison(list(tail), 0, False, bool(stored) or bool(dropped))
+    overlap = overlaps[0]
+    # What overlaps stands once on each side; if it stands anywhere else, it may as well be that other place.
+    both = [*stored, None, *tail]
+    places = sum(length == overlap for length in _matches(tail[:overlap], table[:overlap], both))
+    return TailComparison(list(tail[overlap:]), overlap, len(overlaps) > 1 or places > 2, False)
 
 
-def _fits(stored: Sequence[bytes], overlap: int, dropped: bytes) -> bool:
-    """Whether the stored line before an overlap can be the one whose end is ``dropped``."""
-    if not dropped:
-        return True
-    return len(stored) > overlap and stored[len(stored) - overlap - 1].endswith(dropped)
+def _failures(pattern: Sequence[bytes]) -> list[int]:
+    """For each prefix of a pattern: the length of its longest proper suffix that begins the pattern."""
+    table = [0] * len(pattern)
+    for index in range(1, len(pattern)):
+        length = table[index - 1]
+        while length and pattern[index] != pattern[length]:
+            length = table[length - 1]
+        table[index] = length + 1 if pattern[index] == pattern[length] else 0
+    return table
+
+
+def _matches(pattern: Sequence[bytes], table: Sequence[int], lines: Iterable[bytes | None]) -> Iterator[int]:
+    """After each line: how much of the pattern's beginning the lines end with."""
+    length = 0
+    for line in lines:
+        while length and (length == len(pattern) or line != pattern[length]):
+            length = table[length - 1]
+        if line == pattern[length]:
+            length += 1
+        yield length

@@ -19,7 +19,7 @@ from .state import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 SETTLED = "settled"
 SUCCESS = "success"
@@ -56,8 +56,8 @@ class Step:
 class ClosingPlan:
     """A plan of named steps for one resource, attempted until everything in it is released.
 
-    An attempt starts with ``begin`` and is over when ``attempting`` is false; then ``error`` has its failures, all in one
-    flat ExceptionGroup in the order of the steps, or None. A second ``begin`` runs only what is left: a step that
+    An attempt starts with ``begin`` and is over when ``attempting`` is false; then ``error`` has its failures, all in
+    one flat ExceptionGroup in the order of the steps, or None. A second ``begin`` runs only what is left: a step that
     succeeded never runs again, and one that ran past its bound is waited for, not started twice.
     """
 
@@ -90,7 +90,7 @@ class ClosingPlan:
             and all(step.state == STEP_DONE or (step.state == STEP_FAILED and not step.retried) for step in self)
         )
 
-    def __iter__(self) -> _Steps:
+    def __iter__(self) -> Iterator[Step]:
         return iter(self._steps.values())
 
     def state(self, name: str) -> str:
@@ -213,9 +213,3 @@ class ClosingPlan:
         if step is None:
             local("closing.step", f"no step {clip(name)}; the plan has {clip(list(self._steps))}")
         return step
-
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    _Steps = Iterator[Step]

@@ -3,6 +3,9 @@
 ACPError
 ├─ ProtocolError            abstract: a rule of the protocol was broken
 │  ├─ LocalProtocolError    by you: raised by the call that broke it; nothing changed, nothing was queued
+│  │  ├─ StreamRevision     a text that was sent is not so any more
+│  │  ├─ StreamGap          a delta starts past the end of what was sent
+│  │  └─ StreamConflict     a delta overlaps what was sent, and differs from it
 │  └─ RemoteProtocolError   by the peer: never raised while receiving, carried by an event
 ├─ RequestError             the peer answered a request with an error: no rule was broken
 ├─ RequestTimeout           no answer in time (also a TimeoutError)
@@ -56,6 +59,43 @@ class ProtocolError(ACPError):
 
 class LocalProtocolError(ProtocolError):
     """You broke a rule. The call that raised this has changed nothing and queued nothing (rule 2)."""
+
+
+class StreamRevision(LocalProtocolError):
+    """A whole text does not start with what was said of it: changed, shortened or cleared (projection.py).
+
+    ``kind`` and ``message_id`` name the text, ``said`` and ``now`` are the two lengths in code points.
+    """
+
+    kind: str
+    message_id: str | None
+    said: int
+    now: int
+
+    def __init__(self, kind: str, message_id: str | None, said: int, now: int) -> None:
+        super().__init__(
+            f"{kind} {clip(message_id)} was revised: {said} code points were sent, and the {now} it has now do not "
+            "start with them; what was sent cannot be taken back",
+            rule="text.revision",
+        )
+        self.kind = kind
+        self.message_id = message_id
+        self.said = said
+        self.now = now
+
+
+class StreamGap(LocalProtocolError):
+    """A delta starts past the end of what was said: something is missing in between (projection.py)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, rule="text.gap")
+
+
+class StreamConflict(LocalProtocolError):
+    """A delta overlaps what was said, and says something else there (projection.py)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, rule="text.conflict")
 
 
 class RemoteProtocolError(ProtocolError):
@@ -192,6 +232,11 @@ def clip(value: object, limit: int = 120) -> str:
         return repr(value[:limit]) + "…"
     text = repr(value)
     return text if len(text) <= limit else text[:limit] + "…"
+
+
+def is_absolute(path: str) -> bool:
+    """Whether a path is absolute on POSIX or Windows."""
+    return path.startswith(("/", "\\\\")) or (path[1:2] == ":" and path[2:3] in ("/", "\\") and path[:1].isalpha())
 
 
 def last_words(tail: bytes, limit: int = 400) -> str:
