@@ -4,7 +4,7 @@ Start with ``ClientConnection`` or ``AgentConnection``. Everything public is nam
 in ``acp_core.schema``, the kit for tests in ``acp_core.testing``.
 """
 
-from .agent import AgentConnection, ServedSession
+from .agent import AgentConnection, ServedSession, ServedTurn
 from .attach import TailComparison, compare_tail
 from .client import ClientConnection
 from .closing import ClosingPlan, StepTimeout
@@ -20,6 +20,9 @@ from .errors import (
     RemoteProtocolError,
     RequestError,
     RequestTimeout,
+    StreamConflict,
+    StreamGap,
+    StreamRevision,
 )
 from .events import (
     AgentMessageChunk,
@@ -81,6 +84,7 @@ from .events import (
     TailOver,
     TerminalOutputRequested,
     TerminalRequest,
+    TextRevised,
     ToolCall,
     ToolCallFields,
     ToolCallUpdate,
@@ -100,6 +104,7 @@ from .inbox import HandlerFailed
 from .limits import Limits
 from .methods import V1, Gate, Method, MethodTable
 from .permissions import Policy
+from .projection import TextLedger
 from .sessions import Session, Turn
 from .turns import Admission
 
@@ -173,6 +178,7 @@ __all__ = (
     "RequestTimeout",
     "ResumeSessionRequested",
     "ServedSession",
+    "ServedTurn",
     "Session",
     "SessionClosed",
     "SessionEvent",
@@ -186,11 +192,16 @@ __all__ = (
     "SetConfigOptionRequested",
     "SetModeRequested",
     "StepTimeout",
+    "StreamConflict",
+    "StreamGap",
+    "StreamRevision",
     "TailComparison",
     "TailDropped",
     "TailOver",
     "TerminalOutputRequested",
     "TerminalRequest",
+    "TextLedger",
+    "TextRevised",
     "ToolCall",
     "ToolCallFields",
     "ToolCallUpdate",

@@ -8,25 +8,33 @@ from .errors import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    NOT_SENT,
+    REQUEST_CANCELLED,
     RESOURCE_NOT_FOUND,
+    RequestError,
+    StreamRevision,
     check_type,
     clip,
+    is_absolute,
     local,
+    unsupported_stream_revision,
 )
 from .events import get_object, get_str
-from .methods import AGENT, V1, Method, MethodTable
-from .requests import PeerRequest
+from .methods import AGENT, V1, Gate, Method, MethodTable
+from .projection import TextLedger
+from .requests import OwnRequest, PeerRequest, Settlement
 from .state import (
-    CANCELLING,
     CLOSED,
+    CLOSING,
     CONNECTION,
     CREATING,
     IDLE,
     LOADING,
     NEW,
-    PROMPTING,
+    QUEUED,
     RESUMING,
     SERVED_SESSION,
+    WAITING,
     allows,
     move,
 )
@@ -37,6 +45,7 @@ if TYPE_CHECKING:
 
     from .connection import AnySession, JsonObject
     from .limits import Limits
+    from .requests import Settle
     from .sessions import Turn
 
 # Words for the three kinds of text that an agent streams, and what they are on the wire.
@@ -45,36 +54,106 @@ TEXT_KINDS = {
     "thought": "agent_thought_chunk",
     "user": "user_message_chunk",
 }
+# What update_text did.
+SENT, SAME, REVISED = "sent", "same", "revised"
+
 _SETUP = {"session_new": CREATING, "session_load": LOADING, "session_resume": RESUMING}
+_ADDITIONAL = Gate("object", "sessionCapabilities", "additionalDirectories")
+# Updates that hold the whole of something, and so are no part of the history.
+_WHOLE_STATE = frozenset(
+    {
+        "available_commands_update",
+        "config_option_update",
+        "current_mode_update",
+        "session_info_update",
+        "usage_update",
+    }
+)
+# Requests to the client that nobody needs an answer to once their turn is over. What acts on the client's machine is
+# not among them: it settles by itself, and a terminal outlives the turn.
+_OF_A_TURN = frozenset({"session_request_permission", "elicitation_create", "fs_read_text_file"})
+
+
+class ServedTurn:
+    """A prompt of the client that is to be answered, and then the latest one that was.
+
+    ``cancelled`` says that the client has cancelled it. ``given`` is what the owner ended it with, whatever was
+    written: a stop reason, a RequestError, or None while it is open or when the core answered it. ``ledger`` has its
+    text.
+    """
+
+    __slots__ = ("cancelled", "given", "ledger", "request")
+
+    def __init__(self, request: PeerRequest, ledger: TextLedger) -> None:
+        self.request = request
+        self.ledger = ledger
+        self.cancelled = False
+        self.given: str | RequestError | None = None
+
+    def __repr__(self) -> str:
+        return f"ServedTurn({self.request_id!r}, cancelled={self.cancelled!r})"
+
+    @property
+    def request_id(self) -> str:
+        """The public id of its prompt."""
+        return self.request.request_id
 
 
 class ServedSession:
-    """A session that this agent serves. ``session_id`` is ours; it is None until a new session was accepted."""
+    """A session that this agent serves. ``session_id`` is ours; it is None until a new session was accepted.
 
-    __slots__ = ("cancelled", "cwd", "opened_by", "owner", "prefixes", "prompt", "session_id", "state")
+    ``turns`` are the open ones by the public ids of their prompts, ``last_turn`` is the latest that ended. ``ledger``
+    has the text of the latest turn, and of what was said since.
+    """
 
-    def __init__(self, owner: str, state: str, session_id: str | None, cwd: str) -> None:
+    __slots__ = (
+        "chunk",
+        "closes",
+        "cwd",
+        "last_turn",
+        "ledger",
+        "opened_by",
+        "owner",
+        "prefixes",
+        "session_id",
+        "state",
+        "turns",
+    )
+
+    def __init__(self, owner: str, state: str, session_id: str | None, cwd: str, ledger: TextLedger) -> None:
         self.owner = owner
         self.state = state
         self.session_id = session_id
         self.cwd = cwd
         self.opened_by: str | None = None
-        self.prompt: PeerRequest | None = None
-        self.cancelled = False
-        # Encoded beginnings of the chunks of this session, one a kind.
+        self.turns: dict[str, ServedTurn] = {}
+        self.last_turn: ServedTurn | None = None
+        self.ledger = ledger
+        # How many requests to close it are open.
+        self.closes = 0
+        # Encoded beginnings of the chunks of this session, one a kind, and the end of the latest chunk by its message.
         self.prefixes: dict[str, str] = {}
+        self.chunk: tuple[str | None, str] = (None, _CHUNK_END)
 
     def __repr__(self) -> str:
         return f"ServedSession({self.session_id!r}, {self.state})"
 
     @property
     def request_id(self) -> str | None:
-        """The public id of the prompt in flight, or None."""
-        return self.prompt.request_id if self.prompt is not None else None
+        """The public id of the prompt in flight, the oldest where there are several, or None."""
+        return next(iter(self.turns), None)
+
+    @property
+    def cancelled(self) -> bool:
+        """The client has cancelled a turn that is open."""
+        return any(turn.cancelled for turn in self.turns.values())
 
     def move(self, event: str) -> None:
         """Walk the served session's table."""
         self.state = move(SERVED_SESSION, self.state, event)
+
+
+_CHUNK_END = "}}}}\n"
 
 
 class AgentConnection(Connection):
@@ -86,6 +165,9 @@ class AgentConnection(Connection):
             anything else are answered -32601 by the core.
         info: name, title and version of this agent (``agentInfo``).
         auth_methods: the ways to log in, as on the wire; without any, authenticate is answered -32601.
+        concurrent_prompts: take a prompt while another runs in its session; by default it is answered -32600, since
+            updates do not say which turn they belong to. With several turns open, name the turn by the public id of
+            its prompt wherever a session is asked for.
 
     Raises:
         TypeError, LocalProtocolError: as ``Connection``; or an argument is no JSON.
@@ -102,6 +184,7 @@ class AgentConnection(Connection):
         capabilities: Mapping[str, object] | None = None,
         info: Mapping[str, object] | None = None,
         auth_methods: Sequence[Mapping[str, object]] = (),
+        concurrent_prompts: bool = False,
     ) -> None:
         super().__init__(AGENT, nonce=nonce, limits=limits, methods=methods, extensions=extensions, tail=tail)
         result: dict[str, object] = {"protocolVersion": methods.version, "agentCapabilities": {}}
@@ -118,7 +201,10 @@ class AgentConnection(Connection):
         copy = get_object(decoded, "result") if isinstance(decoded, dict) else {}
         self._capabilities = get_object(copy, "agentCapabilities")
         self._auth_methods = events.get_objects(copy, "authMethods")
+        self._concurrent_prompts = concurrent_prompts
         self._sessions: dict[str, ServedSession] = {}
+        # Own requests that end with a turn, by JSON-RPC id.
+        self._of_turns: dict[int, ServedTurn] = {}
 
     # ── Getters ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -194,20 +280,60 @@ class AgentConnection(Connection):
             LocalProtocolError: no turn is open, the stop reason is not one of the five, or nothing can be written.
         """
         check_type("stop_reason", stop_reason, str, "a str")
-        if isinstance(session, str) and session in self._peer_requests:
-            request = self._peer_requests[session]
-        else:
-            handle = self._own_session(session)
-            if handle.prompt is None:
-                local("turn.none", f"session {handle.session_id} is {handle.state}: no prompt waits for an answer")
-            request = handle.prompt
-        if request.method.key != "session_prompt":
-            local("turn.request", f"{request.request_id} is a {request.method.wire}, not a prompt")
+        request = self._open_prompt(session)
         result: dict[str, object] = {"stopReason": stop_reason}
         if meta is not None:
             check_type("meta", meta, dict, "a dict")
             result["_meta"] = meta
         self._respond_value(request, result)
+
+    def fail_turn(self, session: ServedSession | str, error: RequestError) -> None:
+        """Answer the prompt of a session, or the prompt with a public request id, with an error.
+
+        Once the client has cancelled the turn, ``cancelled`` is written instead; the error is kept in ``given``.
+        ``errors.unsupported_interaction`` makes the error for work that waits for something nobody can present.
+
+        Raises:
+            TypeError: an argument has a wrong type.
+            LocalProtocolError: no turn is open, the error is no JSON, or nothing can be written.
+        """
+        check_type("error", error, RequestError, "a RequestError")
+        request = self._open_prompt(session)
+        self.respond_error(request.request_id, error.code, error.message, error.data)
+
+    def answer_list(
+        self, request_id: str, sessions: Iterable[Mapping[str, object]], next_cursor: str | None = None
+    ) -> None:
+        """Answer a ListSessionsRequested: each session is an object with ``sessionId`` and ``cwd``, as on the wire.
+
+        ``next_cursor`` is where a next request goes on; None when this was all.
+
+        Raises:
+            TypeError: an argument has a wrong type.
+            LocalProtocolError: no such request is open, a session lacks its id or cwd, or nothing can be written.
+        """
+        request = self._open_peer_request(request_id, "answer")
+        if request.method.key != "session_list":
+            local("request.kind", f"{clip(request_id)} is a {request.method.wire}; it asks for no list")
+        result: dict[str, object] = {"sessions": list(sessions)}
+        if next_cursor is not None:
+            check_type("next_cursor", next_cursor, str, "a str or None")
+            result["nextCursor"] = next_cursor
+        self._respond_value(request, result)
+
+    def end_session(self, session: ServedSession | str) -> None:
+        """End a session from this side: open prompts are answered ``cancelled``, and its id is refused from here on.
+
+        A second call is a no-op.
+
+        Raises:
+            TypeError: an argument has a wrong type.
+            LocalProtocolError: no such session, or it is being opened.
+        """
+        handle = self._own_session(session)
+        if handle.state in (CREATING, LOADING, RESUMING):
+            local("session.opening", f"{handle!r} is being opened: answer that request with an error instead")
+        self._close_served(handle)
 
     def update(self, session: ServedSession | str, update: Mapping[str, object]) -> None:
         """Send one session/update: ``update`` is an object with ``sessionUpdate``, as on the wire.
@@ -224,38 +350,85 @@ class AgentConnection(Connection):
         check_type("update", update, dict, "a dict")
         if not isinstance(update.get("sessionUpdate"), str):
             local("update.kind", f'an update needs a "sessionUpdate" string: {clip(update)}')
+        if update["sessionUpdate"] not in _WHOLE_STATE:
+            self._check_history(handle)
+            if handle.ledger.revision is not None and not handle.turns:
+                local("turn.revised", f"text of {handle!r} was revised: nothing more is said until the next prompt")
         body = codec.encode(update, "the update", self.limits.max_depth)
         self._send_update(handle, body)
 
     def update_text(
-        self, session: ServedSession | str, kind: str, message_id: str | None = None, *, delta: str
-    ) -> None:
-        """Send a piece of text: ``kind`` is ``"message"``, ``"thought"`` or ``"user"``.
+        self,
+        session: ServedSession | str,
+        kind: str,
+        message_id: str | None = None,
+        *,
+        delta: str | None = None,
+        offset: int | None = None,
+        snapshot: str | None = None,
+    ) -> str:
+        """Say text, append-only: ``kind`` is ``"message"``, ``"thought"`` or ``"user"``. One atomic step.
+
+        ``delta`` is a piece of it; with ``offset`` (code points) it starts there, and what the turn has said from there
+        on must be the same. ``snapshot`` is the whole text as it is now. Either way only the piece that is missing goes
+        out, as a chunk with the same message id. A snapshot that does not start with what was said is a revision: it
+        cannot be shown, so the open prompt is answered -32603 with ``data.code`` ``unsupported_stream_revision``,
+        nothing more is said for the turn, and TextRevised tells the owner.
+
+        Returns: ``"sent"``; ``"same"`` when nothing was missing; or ``"revised"``, also for every later call of the
+        turn.
+
+        Raises:
+            TypeError: an argument has a wrong type, or there is not exactly one of delta and snapshot.
+            StreamGap, StreamConflict: the delta does not fit what was said; nothing has changed.
+            LocalProtocolError: the session is not open, it is being resumed, the kind is unknown, or nothing can be
+                written.
+        """
+        handle = self._speaking_session(session)
+        if handle.state == RESUMING:
+            self._check_history(handle)
+        turns = handle.turns
+        ledger = handle.ledger
+        if session.__class__ is str and session in turns:
+            ledger = turns[session].ledger
+        elif len(turns) > 1:
+            local("turn.which", f"{len(turns)} turns are open in {handle!r}: name one by the request id of its prompt")
+        if delta.__class__ is str and offset is None and snapshot is None and ledger.revision is None:
+            text = delta
+        else:
+            try:
+                text = ledger.missing(kind, message_id, delta=delta, offset=offset, snapshot=snapshot)
+            except StreamRevision as why:
+                self._revised(handle, ledger, why)
+                return REVISED
+        if not text:
+            return SAME
+        prefix = handle.prefixes.get(kind) or self._chunk_prefix(handle, kind)
+        known_id, tail = handle.chunk
+        if message_id != known_id:
+            tail = _CHUNK_END
+            if message_id is not None:
+                check_type("message_id", message_id, str, "a str or None")
+                tail = f'}},"messageId":{codec.encode_str(message_id)}}}}}}}\n'
+            handle.chunk = message_id, tail
+        line = f"{prefix}{codec.encode_str(text)}{tail}".encode("ascii")
+        self._check_room(len(line))
+        self._queue(line)
+        ledger.add(kind, message_id, text)
+        return SENT
+
+    def seed_text(self, session: ServedSession | str, kind: str, message_id: str | None, text: str) -> None:
+        """Say that the client has this text of a message already: later calls of ``update_text`` are compared with it.
+
+        Nothing goes out. For what another connection, or another turn, has sent to this client.
 
         Raises:
             TypeError: an argument has a wrong type.
-            LocalProtocolError: the session is not open, the kind is unknown, or nothing can be written.
+            LocalProtocolError: the session is not open, or the kind is unknown.
         """
-        handle = self._speaking_session(session)
-        if kind not in TEXT_KINDS:
-            local("update.text_kind", f"kind is {clip(kind)}; it is one of {', '.join(TEXT_KINDS)}")
-        check_type("delta", delta, str, "a str")
-        # The beginning is the same for every chunk of a kind: encoding it once makes a chunk cost a fifth.
-        prefix = handle.prefixes.get(kind)
-        if prefix is None:
-            wire = codec.encode_str(self.methods.wire("session_update"))
-            session_id = codec.encode_str(handle.session_id or "")
-            prefix = handle.prefixes[kind] = (
-                f'{{"jsonrpc":"2.0","method":{wire},"params":{{"sessionId":{session_id},"update":'
-                f'{{"sessionUpdate":"{TEXT_KINDS[kind]}","content":{{"type":"text","text":'
-            )
-        tail = "}}}}\n"
-        if message_id is not None:
-            check_type("message_id", message_id, str, "a str or None")
-            tail = f'}},"messageId":{codec.encode_str(message_id)}}}}}}}\n'
-        line = f"{prefix}{codec.encode_str(delta)}{tail}".encode("ascii")
-        self._check_room(len(line))
-        self._queue(line)
+        handle = self._own_session(session)
+        turn = handle.turns.get(session) if isinstance(session, str) else None
+        (turn or handle).ledger.seed(kind, message_id, text)
 
     def ask_permission(
         self,
@@ -293,7 +466,10 @@ class AgentConnection(Connection):
         body = codec.encode(params, "the permission request", self.limits.max_depth)
         data = codec.request_line(self._next_id, row.wire, body)
         self._check_room(len(data))
+        turn = handle.turns.get(session) if isinstance(session, str) else None
         request = self._new_request(row, handle, token, self._settled)
+        if turn is not None:
+            self._of_turns[request.id] = turn
         self._queue(data, request)
         self._set_deadline(request, deadline)
         return request.id
@@ -308,10 +484,22 @@ class AgentConnection(Connection):
         if key == "session_prompt":
             self._end_turn(request, result)
             return
+        if key == "session_list":
+            sessions = events.get_list(result, "sessions")
+            if sessions != result.get("sessions") or not all(
+                isinstance(item, dict)
+                and isinstance(item.get("sessionId"), str)
+                and is_absolute(get_str(item, "cwd") or "")
+                for item in sessions
+            ):
+                local("session.list", f'an answer has "sessions", each with its sessionId and cwd: {clip(result)}')
         body = codec.encode(result, "the result", self.limits.max_depth)
         super()._respond(request, body)
         session = request.session
-        if key == "session_close" and isinstance(session, ServedSession):
+        if key == "session_delete":
+            session = self._sessions.get(get_str(request.params, "sessionId") or "")
+        if key in ("session_close", "session_delete") and isinstance(session, ServedSession):
+            session.closes -= key == "session_close"
             self._close_served(session)
 
     def _accept(self, request: PeerRequest, result: dict[str, object]) -> None:
@@ -336,47 +524,124 @@ class AgentConnection(Connection):
         session.opened_by = None
         session.move("accept")
 
+    def _open_prompt(self, session: ServedSession | str) -> PeerRequest:
+        """The open prompt with a public request id, or the only one of a session."""
+        if isinstance(session, str) and session in self._peer_requests:
+            request = self._peer_requests[session]
+            if request.method.key != "session_prompt":
+                local("turn.request", f"{request.request_id} is a {request.method.wire}, not a prompt")
+            return request
+        handle = self._own_session(session)
+        if not handle.turns:
+            local("turn.none", f"session {handle.session_id} is {handle.state}: no prompt waits for an answer")
+        if len(handle.turns) > 1:
+            local("turn.which", f"{len(handle.turns)} turns are open in {handle!r}: name one by its request id")
+        (turn,) = handle.turns.values()
+        return turn.request
+
     def _end_turn(self, request: PeerRequest, result: dict[str, object]) -> None:
         session = request.session
         assert isinstance(session, ServedSession)
-        stop_reason = result.get("stopReason")
+        turn = session.turns[request.request_id]
+        stop_reason = get_str(result, "stopReason")
         if stop_reason not in events.STOP_REASONS:
             local("turn.stop_reason", f"stop reason {clip(stop_reason)}; it is one of {sorted(events.STOP_REASONS)}")
-        if session.cancelled:
+        if turn.cancelled:
             result = {**result, "stopReason": "cancelled"}
         super()._respond(request, codec.encode(result, "the result", self.limits.max_depth))
-        self._turn_over(session)
+        turn.given = stop_reason
+        self._turn_over(session, turn)
 
-    def _turn_over(self, session: ServedSession) -> None:
-        session.prompt = None
-        session.cancelled = False
-        if allows(SERVED_SESSION, session.state, "turn_over"):
+    def _turn_over(self, session: ServedSession, turn: ServedTurn) -> None:
+        del session.turns[turn.request_id]
+        session.last_turn = turn
+        session.ledger = [turn, *session.turns.values()][-1].ledger
+        if not session.turns and allows(SERVED_SESSION, session.state, "turn_over"):
             session.move("turn_over")
+        over = [
+            id
+            for id, asker in self._of_turns.items()
+            if asker is turn or (not session.turns and asker.request.session is session)
+        ]
+        for id in over:
+            del self._of_turns[id]
+            request = self._requests.get(id)
+            if request is not None:
+                self._give_up(request)
+
+    def _give_up(self, request: OwnRequest) -> None:
+        """Nobody waits for this answer any more: the turn that asked is over."""
+        if request.state in (WAITING, QUEUED):
+            request.cancel_asked = True
+            error = RequestError(REQUEST_CANCELLED, "the turn was over before the request was sent")
+            self._settle(request, "withdraw", Settlement("withdrawn", NOT_SENT, error=error), self._now)
+            return
+        if not request.cancel_asked:
+            self._send_cancel(request)
+        error = RequestError(REQUEST_CANCELLED, "the turn was over before the answer came")
+        self._settle(request, "give_up", Settlement("closed", request.dispatch, error=error), self._now)
+
+    def _revised(self, session: ServedSession, ledger: TextLedger, why: StreamRevision) -> None:
+        """Text that was sent is not so any more: nothing more of this turn is said, and its prompt fails."""
+        if ledger.revision is not None:
+            return
+        ledger.revision = why
+        turn = next((turn for turn in session.turns.values() if turn.ledger is ledger), None)
+        request_id = turn.request_id if turn is not None else None
+        self._emit(events.TextRevised(session, request_id, why.kind, why.message_id, why, self._now))
+        if turn is None:
+            return
+        turn.given = error = unsupported_stream_revision()
+        request = turn.request
+        self._forget_peer_request(request, "answer")
+        if turn.cancelled:
+            self._answer(codec.result_line(request.rpc_id, '{"stopReason":"cancelled"}'))
+        else:
+            data = codec.encode(error.data, "the error's data", self.limits.max_depth)
+            self._answer(codec.error_line(request.rpc_id, error.code, error.message, data))
+        self._abandoned(request, "text that was sent was revised")
+        self._turn_over(session, turn)
 
     def _respond_error(self, request: PeerRequest, code: int, message: str, data: str | None) -> None:
         session = request.session
         key = request.method.key
         if key == "session_prompt" and isinstance(session, ServedSession):
-            if session.cancelled:
+            turn = session.turns[request.request_id]
+            if turn.cancelled:
                 # An abort that leaks out as an error is still a cancelled turn (spec.md rule 78).
                 super()._respond(request, '{"stopReason":"cancelled"}')
             else:
                 super()._respond_error(request, code, message, data)
-            self._turn_over(session)
+            kept = None if data is None else codec.decode(f'{{"jsonrpc":"2.0","data":{data}}}', self.limits.max_depth)
+            turn.given = RequestError(code, message, kept.get("data") if isinstance(kept, dict) else None)
+            self._turn_over(session, turn)
             return
         super()._respond_error(request, code, message, data)
-        if key in _SETUP and isinstance(session, ServedSession):
+        if isinstance(session, ServedSession):
+            self._not_done(session, key)
+
+    def _not_done(self, session: ServedSession, key: str) -> None:
+        """A request to open or to close a session has failed."""
+        if key in _SETUP:
             session.opened_by = None
-            session.move("refuse")
+            if allows(SERVED_SESSION, session.state, "refuse"):
+                session.move("refuse")
+        elif key == "session_close":
+            session.closes -= 1
+            if not session.closes and session.state == CLOSING:
+                # Its turns stay cancelled: that they are to end was said.
+                session.move("refused_in_cancel" if session.turns else "refused")
 
     def _close_served(self, session: ServedSession) -> None:
-        """session/close was answered: a prompt that is still open ends as cancelled (spec.md rule 62)."""
-        prompt = session.prompt
-        if prompt is not None:
+        """The session has ended: prompts that are still open end as cancelled (spec.md rule 62)."""
+        if session.state in (CREATING, LOADING, RESUMING):
+            return
+        for turn in [*session.turns.values()]:
+            prompt = turn.request
             self._forget_peer_request(prompt, "answer")
             self._answer(codec.result_line(prompt.rpc_id, '{"stopReason":"cancelled"}'))
             self._abandoned(prompt, "the session was closed")
-            self._turn_over(session)
+            self._turn_over(session, turn)
         session.move("close")
 
     def _abandoned(self, request: PeerRequest, reason: str) -> None:
@@ -389,7 +654,8 @@ class AgentConnection(Connection):
 
     def _close_peer_request(self, request: PeerRequest) -> None:
         session = request.session
-        if request.method.key == "session_prompt" and isinstance(session, ServedSession) and session.cancelled:
+        turn = session.turns.get(request.request_id) if isinstance(session, ServedSession) else None
+        if turn is not None and turn.cancelled:
             self._answer(codec.result_line(request.rpc_id, '{"stopReason":"cancelled"}'))
             self._abandon(request, "the connection was closed", self._now)
         else:
@@ -425,34 +691,54 @@ class AgentConnection(Connection):
         """Why a request about a session cannot be raised: code and reason, or None."""
         if not row.session and row.key != "session_new":
             return None
-        session_id = get_str(params, "sessionId")
-        session = self._sessions.get(session_id or "")
+        if row.key in _SETUP:
+            fault = self._bad_directories(params)
+            if fault:
+                return INVALID_PARAMS, fault
         if row.key == "session_new":
             return None
+        session_id = get_str(params, "sessionId")
+        session = self._sessions.get(session_id or "")
         if session_id is None:
             return INVALID_PARAMS, "params have no sessionId string"
+        name = f"session {clip(session_id)}"
         if row.key in _SETUP:
             if session is not None and session.state not in (IDLE, CLOSED):
-                return INVALID_REQUEST, f"session {clip(session_id)} is {session.state}"
+                return INVALID_REQUEST, f"{name} is {session.state}"
             return None
-        if row.key == "session_close" and session is None:
-            return RESOURCE_NOT_FOUND, f"session {clip(session_id)} is not open here"
         if session is None or session.state in (CLOSED, LOADING, RESUMING):
-            return RESOURCE_NOT_FOUND, f"session {clip(session_id)} is not open here"
+            return RESOURCE_NOT_FOUND, f"{name} is not open here"
+        if session.state == CLOSING and row.key != "session_close":
+            return RESOURCE_NOT_FOUND, f"{name} is being closed"
         if row.key == "session_prompt":
-            if session.state != IDLE:
-                return INVALID_REQUEST, f"session {clip(session_id)} is {session.state}: one prompt at a time"
+            if session.state != IDLE and not self._concurrent_prompts:
+                return INVALID_REQUEST, f"{name} is {session.state}: one prompt at a time"
             if not isinstance(params.get("prompt"), list):
                 return INVALID_PARAMS, "params have no prompt list"
         return None
 
+    def _bad_directories(self, params: JsonObject) -> str:
+        """What is wrong with the directories of a session that is to be opened; "" for nothing (spec.md 66 and 68)."""
+        cwd = params.get("cwd")
+        if not isinstance(cwd, str) or not is_absolute(cwd):
+            return f"cwd must be an absolute path, not {clip(cwd)}"
+        further = params.get("additionalDirectories", [])
+        if not isinstance(further, list):
+            return f"additionalDirectories must be a list, not {clip(further)}"
+        for directory in further:
+            if not isinstance(directory, str) or not is_absolute(directory):
+                return f"additional directories are absolute paths, not {clip(directory)}"
+        if further and not _ADDITIONAL.open(self._capabilities):
+            return f"additionalDirectories need the capability {_ADDITIONAL}, which was not advertised"
+        return ""
+
     def _session_of(self, row: Method, params: JsonObject) -> tuple[AnySession | None, Turn | None]:
         session_id = get_str(params, "sessionId")
         if row.key == "session_new":
-            return ServedSession(self.nonce, CREATING, None, get_str(params, "cwd") or ""), None
+            return self._fresh_session(CREATING, None, params), None
         session = self._sessions.get(session_id or "")
         if row.key in _SETUP and session is None:
-            return ServedSession(self.nonce, _SETUP[row.key], session_id, get_str(params, "cwd") or ""), None
+            return self._fresh_session(_SETUP[row.key], session_id, params), None
         return session, None
 
     def _raise_request(self, request: PeerRequest, line: str | bytes, at: float) -> None:
@@ -466,10 +752,25 @@ class AgentConnection(Connection):
                     session.cwd = get_str(request.params, "cwd") or ""
                 self._sessions[session.session_id] = session
                 session.opened_by = request.request_id
+                session.ledger = self._ledger()
             elif key == "session_prompt":
-                session.prompt = request
+                session.ledger = self._ledger()
+                session.turns[request.request_id] = ServedTurn(request, session.ledger)
                 session.move("prompt")
+            elif key == "session_close":
+                # The work is cancelled as if session/cancel had come (spec.md rule 62).
+                session.closes += 1
+                session.move("closing")
+                for turn in session.turns.values():
+                    self._cancel_served(session, turn)
+                    self._emit(events.TurnCancelReceived(session, session.session_id or "", turn.request_id, at))
         super()._raise_request(request, line, at)
+
+    def _fresh_session(self, state: str, session_id: str | None, params: JsonObject) -> ServedSession:
+        return ServedSession(self.nonce, state, session_id, get_str(params, "cwd") or "", self._ledger())
+
+    def _ledger(self) -> TextLedger:
+        return TextLedger(max_size=self.limits.max_ledger_size)
 
     def _answer_initialize(self, rpc_id: int | str, params: JsonObject, at: float) -> None:
         # Any other version is answered with the one that is spoken here; the client decides (spec.md rule 26).
@@ -489,21 +790,24 @@ class AgentConnection(Connection):
         session = self._sessions.get(session_id or "")
         if session_id is None:
             return False
-        request_id = session.request_id if session is not None else None
-        if session is not None:
-            self._cancel_served(session)
-        self._emit(events.TurnCancelReceived(session, session_id, request_id, at))
+        turns = [*session.turns.values()] if session is not None else []
+        for turn in turns:
+            assert session is not None
+            self._cancel_served(session, turn)
+            self._emit(events.TurnCancelReceived(session, session_id, turn.request_id, at))
+        if not turns:
+            self._emit(events.TurnCancelReceived(session, session_id, None, at))
         return True
 
-    def _cancel_served(self, session: ServedSession) -> None:
-        if session.state in (PROMPTING, CANCELLING):
-            session.move("cancel")
-            session.cancelled = True
+    def _cancel_served(self, session: ServedSession, turn: ServedTurn) -> None:
+        turn.cancelled = True
+        session.move("cancel")
 
     def _cancel_asked(self, request: PeerRequest, at: float) -> None:
         session = request.session
-        if request.method.key == "session_prompt" and isinstance(session, ServedSession):
-            self._cancel_served(session)
+        turn = session.turns.get(request.request_id) if isinstance(session, ServedSession) else None
+        if turn is not None and isinstance(session, ServedSession):
+            self._cancel_served(session, turn)
         super()._cancel_asked(request, at)
 
     def _abandon(self, request: PeerRequest, reason: str, at: float) -> None:
@@ -511,16 +815,33 @@ class AgentConnection(Connection):
         session = request.session
         if not isinstance(session, ServedSession):
             return
-        if session.prompt is request:
-            self._turn_over(session)
-        elif request.method.key in _SETUP and allows(SERVED_SESSION, session.state, "refuse"):
-            session.move("refuse")
+        turn = session.turns.get(request.request_id)
+        if turn is not None:
+            self._turn_over(session, turn)
+        else:
+            self._not_done(session, request.method.key)
+
+    def _settled(self, request: OwnRequest, settlement: Settlement, at: float) -> None:
+        self._of_turns.pop(request.id, None)
+        super()._settled(request, settlement, at)
+
+    def _new_request(
+        self, row: Method, session: AnySession | None, token: object, settle: Settle, turn: Turn | None = None
+    ) -> OwnRequest:
+        request = super()._new_request(row, session, token, settle, turn)
+        if row.key in _OF_A_TURN and isinstance(session, ServedSession) and session.turns:
+            self._of_turns[request.id] = [*session.turns.values()][-1]
+        return request
 
     # ── Checks ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _own_session(self, session: AnySession | str) -> ServedSession:
         if isinstance(session, str):
             found = self._sessions.get(session)
+            if found is None and session in self._peer_requests:
+                # The public id of a request about it, such as an open prompt.
+                asked = self._peer_requests[session].session
+                found = asked if isinstance(asked, ServedSession) else None
             if found is None:
                 local("session.unknown", f"no session {clip(session)} on this connection; accept() makes one")
             return found
@@ -540,6 +861,22 @@ class AgentConnection(Connection):
             local("session.ended", f"session {handle.session_id} is closed: nothing may be sent about it")
         return handle
 
+    def _check_history(self, session: ServedSession) -> None:
+        if session.state == RESUMING:
+            local("session.resume", f"{session!r} is being resumed: no history goes out before its answer")
+
+    def _chunk_prefix(self, session: ServedSession, kind: str) -> str:
+        """The beginning of every chunk of a kind: encoding it once makes a chunk cost a fifth."""
+        if kind not in TEXT_KINDS:
+            local("update.text_kind", f"kind is {clip(kind)}; it is one of {', '.join(TEXT_KINDS)}")
+        wire = codec.encode_str(self.methods.wire("session_update"))
+        session_id = codec.encode_str(session.session_id or "")
+        prefix = session.prefixes[kind] = (
+            f'{{"jsonrpc":"2.0","method":{wire},"params":{{"sessionId":{session_id},"update":'
+            f'{{"sessionUpdate":"{TEXT_KINDS[kind]}","content":{{"type":"text","text":'
+        )
+        return prefix
+
     def _send_update(self, session: ServedSession, update: str) -> None:
         row = self.methods["session_update"]
         params = f'{{"sessionId":{codec.encode_str(session.session_id or "")},"update":{update}}}'
@@ -552,6 +889,16 @@ class AgentConnection(Connection):
         if self._state == NEW:
             local("initialize.first", "the client has not sent initialize yet: nothing may be asked of it")
         return row
+
+    def _outgoing_params(
+        self, row: Method, params: Mapping[str, object] | None, session: AnySession | str | None
+    ) -> tuple[AnySession | None, str]:
+        if row.key == "elicitation_create" and isinstance(params, dict):
+            # Each mode has a capability of its own; an empty object advertises none (spec.md rule 44).
+            gate = Gate("object", "elicitation", get_str(params, "mode") or "")
+            if not gate.open(self._peer_capabilities):
+                local("capability.missing", f"{row.wire} needs the capability {gate}, which was not advertised")
+        return super()._outgoing_params(row, params, session)
 
     def _named_session(self, session: AnySession | str) -> tuple[ServedSession | None, str]:
         handle = self._speaking_session(self._own_session(session))

@@ -19,6 +19,7 @@ from .errors import (
     RequestTimeout,
     check_type,
     clip,
+    is_absolute,
     local,
 )
 from .events import get_list, get_object, get_objects, get_str
@@ -74,7 +75,9 @@ CYCLE_ORIGINS = ("task-notification", "peer", "coordinator", "observer", "observ
 UNATTENDED = "unattended"
 REPORT = "report"
 DISCARD = "discard"
-THEN = ("report", "close_session", "close")
+CLOSE_SESSION = "close_session"
+CLOSE = "close"
+THEN = (REPORT, CLOSE_SESSION, CLOSE)
 
 
 class _Held:
@@ -167,6 +170,15 @@ class ClientConnection(Connection):
     def auth_methods(self) -> list[JsonObject]:
         """The ways to log in that the agent advertised, as they stood on the wire."""
         return self._auth_methods
+
+    @property
+    def busy_sessions(self) -> tuple[Session, ...]:
+        """The sessions with a turn that has not ended, in the order of their prompts; also one whose prompt waits."""
+        return tuple(
+            request.session
+            for request in self._requests.values()
+            if request.turn is not None and isinstance(request.session, Session)
+        )
 
     def session(self, session_id: str) -> Session | None:
         """The session with an id of the agent, or None."""
@@ -320,7 +332,6 @@ class ClientConnection(Connection):
         """
         handle = self._own_session(session)
         self._check_duration("deadline", deadline)
-        blocks = self._content(content)
         # In a fixed order: closing, active turn, identity, text; nothing has changed when one of them refuses.
         self._check_writable()
         if self._turns_refused:
@@ -333,13 +344,17 @@ class ClientConnection(Connection):
             if handle.state == FENCED:
                 advice = "a fence stands: close or reopen the session, or wait for FenceLifted"
             local("turn.one_at_a_time", f"session {handle.session_id} is {handle.state}; {advice}")
-        if self._admission is not None:
-            self._admission.check_identity(identity)
-            self._admission.check_text(blocks)
+        admission = self._admission
+        if admission is not None:
+            self._check_place(admission)
+            admission.check_identity(identity)
         elif identity is not None:
             check_type("identity", identity, str, "a str or None")
             if len(identity.encode("utf-8", "surrogatepass")) > self.limits.max_identity_bytes:
                 local("prompt.identity", f"identity is longer than {self.limits.max_identity_bytes} UTF-8 bytes")
+        blocks = self._content(content)
+        if admission is not None:
+            admission.check_text(blocks)
         self._check_open_requests()
         if not waits:
             self._check_content(blocks)
@@ -499,19 +514,27 @@ class ClientConnection(Connection):
             local("limits.max_snapshot_bytes", f"the snapshot has {size} bytes; close sessions or raise the limit")
         return value
 
-    def cancel_turn(self, session: Session | str, *, deadline: float = 2.0, then: str = "report") -> None:
+    def cancel_turn(
+        self, session: Session | str, *, deadline: float = 2.0, then: str = REPORT, close_deadline: float = 10.0
+    ) -> None:
         """Cancel the turn of a session, as one operation (peer.md P8).
 
         A prompt that was not sent is withdrawn. Else session/cancel goes out, every open permission of the session is
         answered cancelled, and the turn ends with its result; without one after ``deadline`` seconds it fails and the
-        session is fenced. ``then`` says what happens at the fence: ``"report"`` only, ``"close_session"`` or
-        ``"close"`` the connection. Without a turn session/cancel is still written, and that is all.
+        session is fenced. ``then`` says what happens at the fence: ``"report"`` only, ``"close_session"`` (which the
+        agent answers within ``close_deadline``, else the fence stands), or ``"close"`` the connection. A turn is
+        cancelled once: a second call joins the first, and changes it only to a stronger ``then``. Without a turn
+        session/cancel is still written, and that is all.
 
         Raises:
-            TypeError, LocalProtocolError: an argument is wrong, the session has ended, or nothing can be written.
+            TypeError, LocalProtocolError: an argument is wrong, the agent cannot close sessions, the session has ended,
+                or nothing can be written.
         """
         handle = self._own_session(session)
-        self._check_duration("deadline", deadline)
+        for name, seconds in (("deadline", deadline), ("close_deadline", close_deadline)):
+            if seconds is None:
+                raise TypeError(f"{name} must be a number of seconds, not None: a cancel is bounded")
+            self._check_duration(name, seconds)
         if then not in THEN:
             local("cancel.then", f"then is {clip(then)}; it is one of {', '.join(THEN)}")
         request = handle.prompt_request
@@ -521,9 +544,14 @@ class ClientConnection(Connection):
         self._check_writable()
         if handle.session_id is None or handle.state == CLOSED:
             local("session.ended", f"session {handle.session_id} is {handle.state}: there is nothing to cancel")
-        if handle.state == CANCELLING:
-            return
-        self._cancel(handle, deadline, then, "owner")
+        if then == CLOSE_SESSION:
+            self._check_gate(self.methods["session_close"])
+        joins = handle.state == CANCELLING
+        if not joins or THEN.index(then) > THEN.index(handle.then):
+            handle.then = then
+            handle.close_deadline = close_deadline
+        if not joins:
+            self._cancel(handle, deadline, "owner")
 
     def close_session(self, session: Session | str, *, deadline: float = 10.0, token: object = None) -> int:
         """Close a session: the agent ends its work. SessionClosed follows, and RequestSettled with ``token``.
@@ -712,7 +740,7 @@ class ClientConnection(Connection):
         """The answer to an attached prompt may have been given before the tail began."""
         if allows(SESSION, session.state, "no_answer"):
             session.move("no_answer")
-            session.fenced_id = request.id
+            session.fenced = request
         error = RequestTimeout("no answer to the attached prompt in time: its fate is unknown")
         self._settle(request, "give_up", Settlement("deadline", SENT_NO_REPLY, error=error), at)
         if session.state == FENCED:
@@ -965,7 +993,8 @@ class ClientConnection(Connection):
     def _open_refused(self, session: Session, key: str, settlement: Settlement, at: float) -> None:
         plan = session.plan
         error = settlement.error
-        refused = settlement.outcome == "error"
+        # Nothing more is tried when nothing can be written.
+        refused = settlement.outcome == "error" and self._state == OPEN
         if refused and isinstance(error, RequestError) and error.auth_required and not plan.auth_tried:
             plan.auth_tried = True
             method_id = self._unattended_method()
@@ -1054,8 +1083,7 @@ class ClientConnection(Connection):
     def _make_ready(self, session: Session, at: float) -> None:
         replay = session.plan.replay
         session.move("ready")
-        if replay.count and not replay.report:
-            self._emit(events.ReplayDiscarded(session, replay.count, replay.wire_bytes, at))
+        self._tell_discarded(session, at)
         self._emit(events.SessionReady(session, replay.count, at))
         request = session.prompt_request
         if request is None:
@@ -1081,13 +1109,32 @@ class ClientConnection(Connection):
         request = session.prompt_request
         if request is not None:
             self._settle(request, "withdraw", Settlement("withdrawn", NOT_SENT, error=error), at)
+        self._tell_discarded(session, at)
         self._emit(events.SessionFailed(session, step, error, settlement.outcome, settlement.dispatch, at))
+
+    def _tell_discarded(self, session: Session, at: float) -> None:
+        replay = session.plan.replay
+        if replay.count and not replay.report:
+            self._emit(events.ReplayDiscarded(session, replay.count, replay.wire_bytes, at))
 
     def _drop_id(self, session: Session) -> None:
         if session.session_id is not None and self._sessions.get(session.session_id) is session:
             del self._sessions[session.session_id]
 
     # ── Prompts and turns ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _check_place(self, admission: Admission) -> None:
+        """Where the owner has one turn at a time on the whole connection: nobody has it."""
+        if admission.one_turn != "connection":
+            return
+        holder = next(iter(self.busy_sessions), None) or next(
+            (session for session in self._sessions.values() if session.state == FENCED), None
+        )
+        if holder is not None:
+            local(
+                "turn.one_at_a_time",
+                f"session {holder.session_id} has the one turn of this connection ({holder.state}); wait for its end",
+            )
 
     def _content(self, content: str | Sequence[Mapping[str, object]]) -> list[JsonObject]:
         if isinstance(content, str):
@@ -1193,9 +1240,10 @@ class ClientConnection(Connection):
             error = RequestTimeout("the prompt could not be sent in time")
             self._settle(request, "withdraw", Settlement("deadline", NOT_SENT, error=error), at)
         elif session.state == PROMPTING:
-            self._cancel(session, 2.0, "report", "deadline")
+            session.then = REPORT
+            self._cancel(session, self.limits.cancel_grace, "deadline")
 
-    def _cancel(self, session: Session, deadline: float, then: str, by: str) -> None:
+    def _cancel(self, session: Session, deadline: float, by: str) -> None:
         row = self.methods["session_cancel"]
         self._answer(codec.notification_line(row.wire, f'{{"sessionId":{codec.encode_str(session.session_id or "")}}}'))
         turn = session.turn
@@ -1206,7 +1254,6 @@ class ClientConnection(Connection):
         turn.cancel_asked = by
         request.cancel_asked = True
         request.state = move(REQUEST, request.state, "cancel")
-        session.then = then
         session.cancel_timer = self._timers.after(deadline, lambda at: self._no_answer(session, request, at))
         self._cancel_permissions(session, None, "cancel", self._now)
 
@@ -1214,30 +1261,34 @@ class ClientConnection(Connection):
         if session.state == CANCELLING:
             session.move("no_answer")
         # While the session is being closed, too: when the agent refuses that, the fence stands.
-        session.fenced_id = request.id
+        session.fenced = request
         error = RequestTimeout("no answer to the cancelled prompt in time")
         self._settle(request, "give_up", Settlement("deadline", SENT_NO_REPLY, error=error), at)
         self._emit(events.SessionFenced(session, request.turn, request.id, at))
         if session.state != FENCED:
             return
-        if session.then == "close_session" and self._advertised("session_close") and self._state == OPEN:
+        if session.then == CLOSE_SESSION and self._state == OPEN:
             row = self.methods["session_close"]
             closing = self._new_request(row, session, None, self._close_settled)
             session.move("close")
             params = f'{{"sessionId":{codec.encode_str(session.session_id or "")}}}'
-            self._send_own(closing, codec.request_line(closing.id, row.wire, params), 10.0)
-        elif session.then != REPORT:
+            self._send_own(closing, codec.request_line(closing.id, row.wire, params), session.close_deadline)
+        elif session.then == CLOSE:
             self.close()
 
     def _late_answer(self, request: OwnRequest, raw: JsonObject, at: float) -> None:
         session = request.session
-        if isinstance(session, Session) and session.fenced_id == request.id:
-            session.fenced_id = None
+        if isinstance(session, Session) and session.fenced is request:
+            session.fenced = None
             lifted = session.state in (FENCED, CLOSING)
             if session.state in (FENCED, CLOSING, CLOSED):
                 session.move("late_answer")
             if lifted:
                 self._emit(events.FenceLifted(session, request.turn, request.id, raw, at))
+        elif isinstance(session, Session) and request.method.key == "session_close" and session.state != CLOSED:
+            # The agent has closed it after all: nothing can be asked of the session any more.
+            if "result" in raw:
+                self._end_session(session, "closed", at)
 
     def _cancel_own(self, request: OwnRequest) -> None:
         session = request.session
@@ -1296,7 +1347,7 @@ class ClientConnection(Connection):
 
     def _close_refused(self, session: Session, at: float) -> None:
         """The session lives on, in the state that it was in."""
-        if session.fenced_id is not None:
+        if session.fenced is not None:
             session.move("refused_in_fence")
         elif session.turn is None:
             session.move("refused")
@@ -1512,7 +1563,9 @@ class ClientConnection(Connection):
         self._forget_peer_request(request, "answer")
         self._answer(codec.result_line(request.rpc_id, result))
         self._emit(
-            events.RequestAbandoned(request.request_id, request.rpc_id, row.key, row.wire, request.session, reason, at)
+            events.RequestAbandoned(
+                request.request_id, request.rpc_id, row.key, row.wire, request.session, reason, at, request.turn
+            )
         )
 
     def _cancel_permissions(self, session: Session, turn: Turn | None, by: str, at: float) -> None:
@@ -1598,6 +1651,7 @@ class ClientConnection(Connection):
                 error = ConnectionClosed(reason, dispatch=SENT_NO_REPLY)
                 self._timers.cancel(session.plan.replay.timer)
                 session.move("fail")
+                self._tell_discarded(session, at)
                 self._emit(events.SessionFailed(session, session.plan.opened_by, error, "over", SENT_NO_REPLY, at))
             elif session.state != CLOSED:
                 session.move("fail")
@@ -1606,21 +1660,18 @@ class ClientConnection(Connection):
 # ── Rules of version 1 that need no connection ──────────────────────────────────────────────────────────────────────
 
 
-def is_absolute(path: str) -> bool:
-    """Whether a path is absolute on POSIX or Windows."""
-    return path.startswith(("/", "\\\\")) or (path[1:2] == ":" and path[:1].isalpha() and path[2:3] in ("/", "\\"))
-
-
 def stored_session(session: Session) -> JsonObject:
     """What a snapshot keeps of a session. A prompt counts once it was handed over; behind a fence it is the one whose
     answer may still come."""
     request = session.prompt_request
-    sent = session.turn if request is not None and request.state not in (WAITING, QUEUED) else None
+    if request is None or request.state in (WAITING, QUEUED):
+        request = session.fenced
+    turn = request.turn if request is not None else None
     return {
         "sessionId": session.session_id,
         "cwd": session.cwd,
-        "promptId": sent.prompt_id if sent is not None else session.fenced_id,
-        "identity": sent.identity if sent is not None else None,
+        "promptId": turn.prompt_id if turn is not None else None,
+        "identity": turn.identity if turn is not None else None,
     }
 
 

@@ -1,16 +1,15 @@
-"""Closing as a plan: named steps that wait for one another, every wait bounded, retryable, joined by concurrent callers.
+"""Closing as a plan: named steps that wait for one another, every wait bounded, retryable, joined by who calls again.
 
-Pure: the owner runs what ``begin`` and ``finished`` tell it to start, says how each step ended, and passes time in.
+Pure: the owner starts what ``begin``, ``finished`` and ``handle_timeout`` return, says how each step ended, and passes
+time in. What is promised, and for how long each wait is, stands in docs/closing.md.
 """
 
 from __future__ import annotations
 
-from .errors import check_type, clip, local
+from .errors import END_OF_TIME, check_duration, check_number, check_type, clip, local
 from .state import (
     CLOSE_STEP,
     STEP_DONE,
-    STEP_FAILED,
-    STEP_KEPT,
     STEP_OVERDUE,
     STEP_RUNNING,
     STEP_WAITING,
@@ -19,62 +18,87 @@ from .state import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 SETTLED = "settled"
 SUCCESS = "success"
 
 
 class StepTimeout(TimeoutError):
-    """A step of a closing plan did not settle within its bound. It still runs; a retry waits for it."""
+    """A step of a closing plan did not end within its bound. It still runs; a retry waits for it.
+
+    ``step`` is its name, ``within`` the bound in seconds.
+    """
+
+    step: str
+    within: float
+
+    def __init__(self, step: str, within: float) -> None:
+        super().__init__(f"closing step {step!r} did not end within {within:g} s; it still runs")
+        self.step = step
+        self.within = within
 
 
-class Step:
-    """One step. ``after`` are the names of the steps it waits for, ``needs`` whether these must have settled or
-    succeeded, ``within`` its bound in seconds, ``retried`` whether a failure leaves it for the next attempt."""
+class _Step:
+    """``error`` is what this attempt has against it; what comes after that is not asked for any more."""
 
-    __slots__ = ("after", "deadline", "error", "late", "name", "needs", "retried", "state", "within")
+    __slots__ = ("after", "best_effort", "deadline", "error", "name", "needs", "state", "within")
 
-    def __init__(self, name: str, after: tuple[str, ...], needs: str, within: float, retried: bool) -> None:
+    def __init__(self, name: str, after: tuple[_Step, ...], needs: str, within: float, best_effort: bool) -> None:
         self.name = name
         self.after = after
         self.needs = needs
         self.within = within
-        self.retried = retried
+        self.best_effort = best_effort
         self.state = STEP_WAITING
         self.deadline: float | None = None
         self.error: Exception | None = None
-        # It ran past its bound in an earlier attempt and has not been heard of since.
-        self.late = False
 
     @property
     def settled(self) -> bool:
         """In this attempt it is not waited for any more."""
         return self.state not in (STEP_WAITING, STEP_RUNNING)
 
+    @property
+    def released(self) -> bool:
+        """It asks for no further attempt."""
+        return self.best_effort or self.state == STEP_DONE
+
 
 class ClosingPlan:
     """A plan of named steps for one resource, attempted until everything in it is released.
 
-    An attempt starts with ``begin`` and is over when ``attempting`` is false; then ``error`` has its failures, all in
-    one flat ExceptionGroup in the order of the steps, or None. A second ``begin`` runs only what is left: a step that
+    An attempt starts with ``begin`` and is over when ``attempting`` is false. Then ``error`` has its failures, all in
+    one flat ExceptionGroup in the order of the steps, or None. The next ``begin`` runs only what is left: a step that
     succeeded never runs again, and one that ran past its bound is waited for, not started twice.
+
+    ``max_steps`` bounds the plan: each step may be one of the owner's resources.
+
+    Raises:
+        TypeError: ``max_steps`` is no int.
+        LocalProtocolError: it is not positive.
     """
 
-    __slots__ = ("_attempting", "_begun", "_steps", "error")
+    __slots__ = ("_attempting", "_attempts", "_error", "_failures", "_max_steps", "_now", "_steps")
 
-    def __init__(self) -> None:
-        self._steps: dict[str, Step] = {}
+    def __init__(self, *, max_steps: int = 256) -> None:
+        check_type("max_steps", max_steps, int, "an int")
+        if max_steps <= 0:
+            local("closing.max_steps", f"max_steps is {max_steps}; give a positive number of steps")
+        self._steps: dict[str, _Step] = {}
+        self._max_steps = max_steps
+        self._now = 0.0
         self._attempting = False
-        self._begun = False
-        self.error: ExceptionGroup[Exception] | None = None
+        self._attempts = 0
+        self._failures: dict[str, Exception] = {}
+        self._error: ExceptionGroup[Exception] | None = None
 
     # ── Getters ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def begun(self) -> bool:
         """``begin`` was called: from here on new work is refused, also if an attempt fails."""
-        return self._begun
+        return self._attempts > 0
 
     @property
     def attempting(self) -> bool:
@@ -82,134 +106,199 @@ class ClosingPlan:
         return self._attempting
 
     @property
+    def attempts(self) -> int:
+        """How many attempts have begun: the number of the present one, or of the last."""
+        return self._attempts
+
+    @property
     def closed(self) -> bool:
-        """Everything is released: another attempt has nothing to run."""
-        return (
-            self._begun
-            and not self._attempting
-            and all(step.state == STEP_DONE or (step.state == STEP_FAILED and not step.retried) for step in self)
-        )
+        """Everything is released: another attempt has nothing to run. The last one may have had an ``error`` still."""
+        return self.begun and not self._attempting and all(step.released for step in self._steps.values())
 
-    def __iter__(self) -> Iterator[Step]:
-        return iter(self._steps.values())
+    @property
+    def error(self) -> ExceptionGroup[Exception] | None:
+        """What failed in the last attempt, flat and in the order of the steps; None while one is under way."""
+        return self._error
 
-    def state(self, name: str) -> str:
-        """``waiting``, ``running``, ``done``, ``failed``, ``overdue`` (past its bound, still running) or ``kept``."""
-        return self._step(name).state
+    @property
+    def failures(self) -> dict[str, Exception]:
+        """The same by the name of the step, as each was reported."""
+        return {**self._failures}
+
+    @property
+    def states(self) -> dict[str, str]:
+        """Each step, in order: ``waiting``, ``running``, ``done``, ``failed``, ``overdue`` (past its bound, still
+        running) or ``kept`` (what it needs did not succeed)."""
+        return {step.name: step.state for step in self._steps.values()}
+
+    @property
+    def bound(self) -> float:
+        """The longest that one attempt can take, in seconds."""
+        ends: dict[str, float] = {}
+        for step in self._steps.values():
+            ends[step.name] = step.within + max((ends[other.name] for other in step.after), default=0.0)
+        return max(ends.values(), default=0.0)
 
     def next_deadline(self) -> float | None:
-        """When ``handle_timeout`` is next of use, in seconds on the caller's clock; None for never."""
-        return min(
-            (step.deadline for step in self if step.state == STEP_RUNNING and step.deadline is not None), default=None
-        )
+        """When ``handle_timeout`` is next of use, in seconds on the caller's clock; None when no attempt is under
+        way."""
+        return min((step.deadline for step in self._running() if step.deadline is not None), default=None)
 
     # ── Intents ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def add(
-        self, name: str, *, after: Sequence[str] = (), needs: str = SETTLED, within: float = 2.0, retried: bool = True
+        self,
+        name: str,
+        *,
+        after: Sequence[str] = (),
+        needs: str = SETTLED,
+        within: float = 2.0,
+        best_effort: bool = False,
     ) -> None:
         """Add a step. Steps that it waits for must have been added before, so a plan has no cycle.
 
-        ``needs="success"`` keeps what the step releases until the others have succeeded: a credential, a lock.
-        ``retried=False`` is for a step that is tried once an attempt and whose failure leaves nothing behind.
+        Args:
+            name: its name, none that the plan has already.
+            after: the names of the steps that it waits for.
+            needs: ``"settled"``: they have ended in any way or are past their bounds. ``"success"``: they have
+                succeeded; else the step is kept for a later attempt. That is for a credential, a lock.
+            within: its bound in seconds; when it is past, the plan goes on without it.
+            best_effort: its failure is reported and leaves nothing behind that would need another attempt. It runs
+                again only together with others.
 
         Raises:
             TypeError: an argument has a wrong type.
-            LocalProtocolError: the name is taken, a step it waits for is unknown, or closing has begun.
+            LocalProtocolError: closing has begun, the name is empty or taken, a step it waits for is unknown, the bound
+                is none, or the plan is full.
         """
         check_type("name", name, str, "a str")
-        if isinstance(after, str):
-            raise TypeError("after must be a list of step names, not one str")
-        if self._begun:
+        check_type("best_effort", best_effort, bool, "a bool")
+        if isinstance(after, (str, bytes)):
+            raise TypeError("after must be a sequence of step names, not one str")
+        check_duration("within", within, "closing.within")
+        if self.begun:
             local("closing.begun", f"closing has begun: step {clip(name)} cannot be added any more")
         if not name or name in self._steps:
             local("closing.name", f"step name {clip(name)} is empty or taken")
         if needs not in (SETTLED, SUCCESS):
             local("closing.needs", f'needs is {clip(needs)}; it is "settled" or "success"')
-        if not 0 < within < float("inf"):
-            local(
-                "closing.within", f"within is {clip(within)}; give a positive number of seconds: every wait is bounded"
-            )
-        for other in after:
-            if other not in self._steps:
-                local("closing.after", f"step {clip(name)} waits for {clip(other)}, which was not added before")
-        self._steps[name] = Step(name, tuple(after), needs, within, retried)
+        if len(self._steps) >= self._max_steps:
+            local("closing.max_steps", f"the plan has {self._max_steps} steps already, and that is its bound")
+        others = tuple(self._step(other, f"step {clip(name)} waits for") for other in after)
+        self._steps[name] = _Step(name, others, needs, within, best_effort)
 
     def begin(self, now: float) -> list[str]:
         """Start an attempt, or join the one under way. Returns the steps to start now, in order.
 
+        When everything is released already, the attempt is over at once and without an error.
+
         Raises:
             TypeError: ``now`` is no number.
         """
-        self._begun = True
+        self._clock(now)
         if self._attempting:
             return []
+        released = self.closed
+        self._attempts += 1
+        self._failures = {}
+        self._error = None
+        if released:
+            return []
         self._attempting = True
-        self.error = None
-        for step in self:
+        for step in self._steps.values():
             if step.state == STEP_OVERDUE:
-                step.late = True
-                step.state = move(CLOSE_STEP, step.state, "wait_again")
-                step.deadline = now + step.within
-            elif step.state == STEP_KEPT or (step.state == STEP_FAILED and step.retried):
+                self._run(step, "wait_again")
+            elif step.state not in (STEP_WAITING, STEP_DONE):
                 step.state = move(CLOSE_STEP, step.state, "retry")
-            if step.state != STEP_FAILED:
-                step.error = None
-        return self._go_on(now)
+        return self._go_on()
 
     def finished(self, name: str, now: float, error: Exception | None = None) -> list[str]:
         """A started step has ended, with ``error`` if it failed. Returns the steps to start now, in order.
 
-        The late end of a step that ran past its bound is taken quietly: a success counts for the next attempt.
+        An end that comes past the bound is taken quietly, whenever it comes: a success counts for the next attempt.
 
         Raises:
+            TypeError: an argument has a wrong type.
             LocalProtocolError: the step is unknown or not running.
         """
-        step = self._step(name)
+        check_type("name", name, str, "a str")
+        if error is not None:
+            check_type("error", error, Exception, "an Exception or None")
+        step = self._step(name, "no end of")
         if step.state not in (STEP_RUNNING, STEP_OVERDUE):
             local("closing.finished", f"step {clip(name)} is {step.state}: it cannot end now")
+        self._clock(now)
+        if step.state == STEP_RUNNING:
+            step.error = error
         step.state = move(CLOSE_STEP, step.state, "succeed" if error is None else "fail")
         step.deadline = None
-        step.late = False
-        if self._attempting:
-            # An end that comes late in the same attempt does not undo that the bound was passed.
-            step.error = step.error if step.error is not None else error
-        return self._go_on(now) if self._attempting else []
+        return self._go_on()
 
     def handle_timeout(self, now: float) -> list[str]:
-        """Time has passed. Returns the steps to start now, in order. Early calls are no-ops."""
-        for step in self:
-            if step.state == STEP_RUNNING and step.deadline is not None and step.deadline <= now:
+        """Time has passed. Returns the steps to start now, in order. Early calls are no-ops.
+
+        Raises:
+            TypeError: ``now`` is no number.
+        """
+        self._clock(now)
+        for step in self._running():
+            if step.deadline is not None and step.deadline <= self._now:
                 step.state = move(CLOSE_STEP, step.state, "overdue")
-                step.error = StepTimeout(f"closing step {step.name!r} did not settle within {step.within:g} s")
-        return self._go_on(now) if self._attempting else []
+                step.deadline = None
+                step.error = StepTimeout(step.name, step.within)
+        return self._go_on()
 
     # ── The engine ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _go_on(self, now: float) -> list[str]:
-        started: list[str] = []
-        for step in self:
-            if step.state != STEP_WAITING:
-                continue
-            others = [self._steps[name] for name in step.after]
-            if not all(other.settled for other in others):
-                continue
-            if step.needs == SUCCESS and not all(other.state == STEP_DONE for other in others):
-                step.state = move(CLOSE_STEP, step.state, "keep")
-                continue
-            step.state = move(CLOSE_STEP, step.state, "start")
-            step.deadline = now + step.within
-            started.append(step.name)
-        if not started and all(step.settled for step in self):
-            self._attempting = False
-            errors = [step.error for step in self if step.error is not None]
-            self.error = ExceptionGroup("closing failed", errors) if errors else None
-            for step in self:
-                step.error = None
-        return started
+    def _clock(self, now: float) -> None:
+        check_number("now", now)
+        # As on a connection: time never runs backwards, and what is no time counts as the last one.
+        if self._now < now < END_OF_TIME:
+            self._now = float(now)
 
-    def _step(self, name: str) -> Step:
+    def _step(self, name: str, what: str) -> _Step:
         step = self._steps.get(name)
         if step is None:
-            local("closing.step", f"no step {clip(name)}; the plan has {clip(list(self._steps))}")
+            local("closing.step", f"{what} {clip(name)}, which the plan does not have: {clip([*self._steps])}")
         return step
+
+    def _running(self) -> Iterator[_Step]:
+        return (step for step in self._steps.values() if step.state == STEP_RUNNING)
+
+    def _run(self, step: _Step, event: str) -> None:
+        step.state = move(CLOSE_STEP, step.state, event)
+        step.deadline = self._now + step.within
+
+    def _go_on(self) -> list[str]:
+        """Start what can start. One pass is enough: a step comes after all that it waits for."""
+        started: list[str] = []
+        if not self._attempting:
+            return started
+        for step in self._steps.values():
+            if step.state != STEP_WAITING or not all(other.settled for other in step.after):
+                continue
+            if step.needs == SUCCESS and not all(other.state == STEP_DONE for other in step.after):
+                step.state = move(CLOSE_STEP, step.state, "keep")
+                continue
+            self._run(step, "start")
+            started.append(step.name)
+        if all(step.settled for step in self._steps.values()):
+            self._attempting = False
+            for step in self._steps.values():
+                if step.error is not None:
+                    self._failures[step.name] = step.error
+                    step.error = None
+            errors = [*_leaves(self._failures.values())]
+            self._error = ExceptionGroup("closing failed", errors) if errors else None
+        return started
+
+
+def _leaves(errors: Iterable[Exception]) -> Iterator[Exception]:
+    """Groups taken apart, in order, however deep they are."""
+    stack = [*errors][::-1]
+    while stack:
+        error = stack.pop()
+        if isinstance(error, ExceptionGroup):
+            stack += reversed(error.exceptions)
+        else:
+            yield error

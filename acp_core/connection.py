@@ -9,6 +9,7 @@ from .attach import fingerprint
 from .codec import Envelope, Reject, decode
 from .errors import (
     ANSWERED,
+    END_OF_TIME,
     INTERNAL_ERROR,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
@@ -18,6 +19,7 @@ from .errors import (
     RemoteProtocolError,
     RequestError,
     RequestTimeout,
+    check_duration,
     check_number,
     check_type,
     clip,
@@ -47,8 +49,6 @@ _DATA, _MESSAGE, _TIMEOUT, _END = 0, 1, 2, 3
 # What one input costs besides its bytes, so that many tiny ones are bounded too.
 _INPUT_OVERHEAD = 128
 _NEVER = float("-inf")
-# Seconds; below it a time and a duration can be added without leaving the floats.
-_END_OF_TIME = 1e300
 _NO_METHOD = object()
 
 
@@ -303,7 +303,7 @@ class Connection:
         return next(self.events(), None)
 
     def _receive(self, kind: int, data: bytes, now: float) -> None:
-        if now.__class__ is float and self._now < now < _END_OF_TIME:
+        if now.__class__ is float and self._now < now < END_OF_TIME:
             self._now = now
         else:
             now = self._clock(now)
@@ -331,7 +331,7 @@ class Connection:
         if now.__class__ is not float:
             check_number("now", now)
         # Time never runs backwards here; what is no time (NaN, inf, an int past all floats) counts as the last one too.
-        if self._now < now < _END_OF_TIME:
+        if self._now < now < END_OF_TIME:
             self._now = float(now)
         return self._now
 
@@ -546,6 +546,9 @@ class Connection:
             self._output_bytes -= len(output.data)
             output.data = b""
             output.request = None
+            # Empty messages go with the next hand-over; for a peer that never reads they must not pile up.
+            while self._output and not self._output[-1].data:
+                self._output.pop()
         request.output = None
         request.settle(request, settlement, at)
 
@@ -660,7 +663,11 @@ class Connection:
 
     def _cancel_asked(self, request: PeerRequest, at: float) -> None:
         row = request.method
-        self._emit(events.CancelRequested(request.request_id, request.rpc_id, row.key, row.wire, request.session, at))
+        self._emit(
+            events.CancelRequested(
+                request.request_id, request.rpc_id, row.key, row.wire, request.session, at, request.turn
+            )
+        )
 
     def _update(self, params: object, line: str | bytes, at: float) -> Event | None:
         """For a subclass that takes session updates: one of them."""
@@ -682,7 +689,9 @@ class Connection:
         self._forget_peer_request(request, "abandon")
         row = request.method
         self._emit(
-            events.RequestAbandoned(request.request_id, request.rpc_id, row.key, row.wire, request.session, reason, at)
+            events.RequestAbandoned(
+                request.request_id, request.rpc_id, row.key, row.wire, request.session, reason, at, request.turn
+            )
         )
 
     def _open_peer_request(self, request_id: str, what: str) -> PeerRequest:
@@ -948,13 +957,9 @@ class Connection:
         return None, session
 
     def _check_duration(self, name: str, seconds: float | None) -> None:
-        if seconds is None:
-            return
-        check_number(name, seconds)
-        if not 0 < seconds < _END_OF_TIME:
-            local(
-                "time.duration", f"{name} is {clip(seconds)}; give a positive number of seconds, or None for no bound"
-            )
+        """None is no bound."""
+        if seconds is not None:
+            check_duration(name, seconds)
 
     def _check_writable(self) -> None:
         if self._state == OVER:

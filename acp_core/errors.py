@@ -34,6 +34,9 @@ NOT_SENT = "not_sent"
 SENT_NO_REPLY = "sent_no_reply"
 ANSWERED = "answered"
 
+# Seconds. Below it a time and a duration can be added without leaving the floats.
+END_OF_TIME = 1e300
+
 
 class ACPError(Exception):
     """The base of every exception this library raises or carries."""
@@ -141,6 +144,18 @@ class RequestError(ACPError):
         return self.code == REQUEST_CANCELLED
 
 
+def unsupported_interaction(kind: str) -> RequestError:
+    """The error for a prompt whose work waits for something that cannot be presented here (hosts.md M49)."""
+    data = {"source": "adapter", "code": "unsupported_interaction", "kind": kind}
+    return RequestError(INTERNAL_ERROR, f"the turn asks for something that cannot be presented here: {kind}", data)
+
+
+def unsupported_stream_revision() -> RequestError:
+    """The error for a prompt whose text was revised after it had been sent (hosts.md M8)."""
+    data = {"source": "adapter", "code": "unsupported_stream_revision"}
+    return RequestError(INTERNAL_ERROR, "text that was sent has been revised, and cannot be taken back", data)
+
+
 class RequestTimeout(ACPError, TimeoutError):
     """No answer came within the deadline that the caller gave."""
 
@@ -219,6 +234,13 @@ def check_number(name: str, value: object) -> None:
     """Raise TypeError when ``value`` is no int or float; a bool is none."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
+
+
+def check_duration(name: str, value: object, rule: str = "time.duration") -> None:
+    """Refuse what is no duration in seconds: TypeError for a wrong type, else a LocalProtocolError of ``rule``."""
+    check_number(name, value)
+    if not (isinstance(value, (int, float)) and 0 < value < END_OF_TIME):
+        local(rule, f"{name} is {clip(value)}; give a positive number of seconds")
 
 
 def local(rule: str, message: str) -> NoReturn:

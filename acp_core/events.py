@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from .agent import ServedSession
-    from .errors import RemoteProtocolError
+    from .errors import RemoteProtocolError, StreamRevision
     from .sessions import Session, Turn
 
     JsonObject: TypeAlias = dict[str, object]
@@ -108,9 +108,10 @@ class Initialized(Event):
 class RequestSettled(Event):
     """One of our own requests has come to its end, exactly once (rule 3).
 
-    When: its answer came, its deadline passed, it was withdrawn unsent, or the connection ended.
+    When: its answer came, its deadline passed, it was withdrawn unsent, its turn or the connection ended.
     Do: ``outcome`` says how: ``"result"``, ``"error"`` (the peer refused: ``error`` is a RequestError), ``"invalid"``
-    (the answer broke the protocol: ``error`` is a RemoteProtocolError), ``"deadline"``, ``"withdrawn"`` or ``"over"``.
+    (the answer broke the protocol: ``error`` is a RemoteProtocolError), ``"deadline"``, ``"withdrawn"``, ``"closed"``
+    (its turn or session ended first) or ``"over"``.
     ``dispatch`` is ``"answered"``, ``"sent_no_reply"`` (the peer may have acted on it) or ``"not_sent"``. ``token`` is
     what the caller gave with the request; ``cancel_asked`` says that a cancel had been asked for.
     """
@@ -212,7 +213,7 @@ class RequestAbandoned(Event):
     nothing can be written any more. Do: stop working on it; a later answer is a LocalProtocolError.
     """
 
-    __slots__ = ("key", "method", "reason", "request_id", "rpc_id", "session")
+    __slots__ = ("key", "method", "reason", "request_id", "rpc_id", "session", "turn")
 
     def __init__(
         self,
@@ -223,6 +224,7 @@ class RequestAbandoned(Event):
         session: Session | ServedSession | None,
         reason: str,
         at: float,
+        turn: Turn | None = None,
     ) -> None:
         self.request_id = request_id
         self.rpc_id = rpc_id
@@ -231,6 +233,12 @@ class RequestAbandoned(Event):
         self.session = session
         self.reason = reason
         self.at = at
+        self.turn = turn
+
+    @property
+    def identity(self) -> str | None:
+        """The owner's identity of the turn in flight."""
+        return self.turn.identity if self.turn is not None else None
 
 
 class CancelRequested(Event):
@@ -240,7 +248,7 @@ class CancelRequested(Event):
     permission has been answered cancelled by the core, which is a PermissionAnswered instead.
     """
 
-    __slots__ = ("key", "method", "request_id", "rpc_id", "session")
+    __slots__ = ("key", "method", "request_id", "rpc_id", "session", "turn")
 
     def __init__(
         self,
@@ -250,6 +258,7 @@ class CancelRequested(Event):
         method: str,
         session: Session | ServedSession | None,
         at: float,
+        turn: Turn | None = None,
     ) -> None:
         self.request_id = request_id
         self.rpc_id = rpc_id
@@ -257,6 +266,12 @@ class CancelRequested(Event):
         self.method = method
         self.session = session
         self.at = at
+        self.turn = turn
+
+    @property
+    def identity(self) -> str | None:
+        """The owner's identity of the turn in flight."""
+        return self.turn.identity if self.turn is not None else None
 
 
 class NotificationReceived(Event):
@@ -1038,7 +1053,7 @@ class UnknownUpdate(Update):
 class ReplayDiscarded(SessionEvent):
     """How much of a replayed history was discarded, as the caller chose.
 
-    When: the replay window closes, just before SessionReady, if anything was discarded. Do: nothing.
+    When: the opening is over, just before SessionReady or SessionFailed, if anything was discarded. Do: nothing.
     """
 
     __slots__ = ("count", "wire_bytes")
@@ -1337,6 +1352,11 @@ class SessionSetupRequested(RequestReceived):
         return get_str(self.params, "cwd") or ""
 
     @property
+    def additional_directories(self) -> list[str]:
+        """The further absolute directories the session may use."""
+        return [item for item in get_list(self.params, "additionalDirectories") if isinstance(item, str)]
+
+    @property
     def mcp_servers(self) -> list[JsonObject]:
         """The MCP servers to connect to."""
         return get_objects(self.params, "mcpServers")
@@ -1367,19 +1387,35 @@ class ResumeSessionRequested(SessionSetupRequested):
 
 
 class ListSessionsRequested(RequestReceived):
-    """The client wants the list of sessions. When: advertised. Do: respond ``{"sessions": [...]}``."""
+    """The client wants the list of sessions. When: advertised. Do: ``answer_list(request_id, sessions)``."""
 
     __slots__ = ()
 
+    @property
+    def cwd(self) -> str | None:
+        """Only sessions with this working directory are asked for; None for all."""
+        return get_str(self.params, "cwd")
+
+    @property
+    def cursor(self) -> str | None:
+        """Where to go on, as an earlier answer said; None for the start."""
+        return get_str(self.params, "cursor")
+
 
 class CloseSessionRequested(RequestReceived):
-    """The client closes a session. When: advertised. Do: stop its work, respond ``{}``."""
+    """The client closes a session. When: advertised. Its turns count as cancelled from here on, and no prompt comes.
+
+    Do: stop its work, ``respond(request_id)``; after an error the session stays open.
+    """
 
     __slots__ = ()
 
 
 class DeleteSessionRequested(RequestReceived):
-    """The client wants a stored session gone. When: advertised. Do: delete it, respond ``{}`` even if unknown."""
+    """The client wants a stored session gone. When: advertised.
+
+    Do: delete it, ``respond(request_id)`` even if it is unknown; one that is open here ends with the answer.
+    """
 
     __slots__ = ()
 
@@ -1412,7 +1448,7 @@ class SetConfigOptionRequested(RequestReceived):
 
 
 class PromptRequested(RequestReceived):
-    """The client starts a turn. When: the session is idle.
+    """The client starts a turn. When: the session is idle, or concurrent prompts are allowed.
 
     Do: send updates, then ``end_turn(request_id)``.
     """
@@ -1443,4 +1479,31 @@ class TurnCancelReceived(Event):
         self.session = session
         self.session_id = session_id
         self.request_id = request_id
+        self.at = at
+
+
+class TextRevised(Event):
+    """A text that was sent is not so any more: ``update_text`` was given a whole text that does not start with it.
+
+    When: once a turn, at the call that said so. Its prompt has been answered -32603 with ``unsupported_stream_revision``
+    (``request_id``; a RequestAbandoned follows), or none was open (None).
+    Do: stop the work behind the turn; the session can be prompted again. ``error`` has the lengths.
+    """
+
+    __slots__ = ("error", "kind", "message_id", "request_id", "session")
+
+    def __init__(
+        self,
+        session: ServedSession,
+        request_id: str | None,
+        kind: str,
+        message_id: str | None,
+        error: StreamRevision,
+        at: float,
+    ) -> None:
+        self.session = session
+        self.request_id = request_id
+        self.kind = kind
+        self.message_id = message_id
+        self.error = error
         self.at = at

@@ -33,7 +33,8 @@ class Framer:
 
     def __init__(self, limit: int, head_size: int, tail_size: int) -> None:
         self._limit = limit
-        self._head_size = head_size
+        # A line is known to be too long one byte past the bound: up to there its head is the same for every chunking.
+        self._head_size = min(head_size, limit)
         self._tail_size = tail_size
         self._pending = bytearray()
         # While a long line is skipped: its length so far, and in _pending its head and a running tail.

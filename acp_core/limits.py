@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .errors import clip
+from .errors import END_OF_TIME, clip
 
 MIB = 1024 * 1024
 
@@ -50,6 +50,13 @@ LIMITS: tuple[tuple[str, int | float, str, str], ...] = (
         "stored at every step; a busy one has about 1 KiB a session",
     ),
     ("max_identity_bytes", 1024, "bytes", "an owner's identity of a prompt, kept with its turn"),
+    (
+        "max_ledger_size",
+        16 * MIB,
+        "code points",
+        "text of one served turn, kept to compare with what comes later; the output of a model is far below",
+    ),
+    ("cancel_grace", 2.0, "seconds", "a turn past its own deadline is cancelled, and answered within so long"),
     ("write_grace", 2.0, "seconds", "after a failed write the peer's last words are read for so long"),
 )
 
@@ -83,6 +90,8 @@ class Limits:
     max_answered_kept: int
     max_snapshot_bytes: int
     max_identity_bytes: int
+    max_ledger_size: int
+    cancel_grace: float
     write_grace: float
 
     def __init__(
@@ -107,6 +116,8 @@ class Limits:
         max_answered_kept: int | None = None,
         max_snapshot_bytes: int | None = None,
         max_identity_bytes: int | None = None,
+        max_ledger_size: int | None = None,
+        cancel_grace: float | None = None,
         write_grace: float | None = None,
     ) -> None:
         given = locals()
@@ -116,7 +127,7 @@ class Limits:
                 value = default
             elif isinstance(value, bool) or not isinstance(value, (int, float) if isinstance(default, float) else int):
                 raise TypeError(f"{name} must be a number of {unit}, not {type(value).__name__}")
-            if not 0 < value < float("inf"):
+            if not 0 < value < END_OF_TIME:
                 raise ValueError(f"{name} must be a positive number of {unit}, not {clip(value)}")
             object.__setattr__(self, name, value)
         if self.max_output_total_bytes < self.max_output_bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .errors import check_type, clip, local
+from .errors import check_duration, check_type
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Policy:
         LocalProtocolError: ``ask_deadline`` is not positive.
     """
 
-    __slots__ = ("always", "ask_deadline", "rules")
+    __slots__ = ("_merged", "always", "ask_deadline", "rules")
 
     def __init__(
         self, rules: Mapping[str, str] | None = None, *, always: bool = False, ask_deadline: float = 300.0
@@ -40,20 +40,22 @@ class Policy:
         for key, verdict in (rules or {}).items():
             check_type("a policy's key", key, str, "a str")
             self.rules[key] = verdict if verdict in VERDICTS else DENY
-        if not 0 < ask_deadline < float("inf"):
-            local("permission.deadline", f"ask_deadline is {clip(ask_deadline)}; give a positive number of seconds")
+        check_duration("ask_deadline", ask_deadline, "permission.deadline")
         self.always = always
         self.ask_deadline = ask_deadline
+        # The policies that this one was merged from: neither is ever widened by the other's more specific keys.
+        self._merged: tuple[Policy, ...] = ()
 
     def __repr__(self) -> str:
         return f"Policy({self.rules!r}, always={self.always!r}, ask_deadline={self.ask_deadline!r})"
 
     def verdict(self, title: str | None, kind: str | None) -> str:
         """The verdict for a tool call with this title and kind."""
-        for key in (title, kind, DEFAULT):
-            if key is not None and key in self.rules:
-                return self.rules[key]
-        return ASK
+        keys = [key for key in (title, kind, DEFAULT) if key is not None and key in self.rules]
+        verdict = self.rules[keys[0]] if keys else ASK
+        for policy in self._merged:
+            verdict = _stricter(verdict, policy.verdict(title, kind))
+        return verdict
 
     def choose(self, verdict: str, options: tuple[PermissionOption, ...]) -> PermissionOption | None:
         """The offered option that carries out allow or deny; None for outcome cancelled (P3). Nothing is invented."""
@@ -65,23 +67,27 @@ class Policy:
         return None
 
     def merged(self, other: Policy) -> Policy:
-        """The stricter of both for every key (P7)."""
+        """The stricter of both for every key, and for every tool call (P7)."""
         keys = [*self.rules, *(key for key in other.rules if key not in self.rules)]
-        return Policy(
-            {key: _stricter(self._lookup(key), other._lookup(key)) for key in keys},
+        policy = Policy(
+            {key: _stricter(self.verdict(key, None), other.verdict(key, None)) for key in keys},
             always=self.always and other.always,
             ask_deadline=min(self.ask_deadline, other.ask_deadline),
         )
+        policy._merged = (self, other)
+        return policy
 
     def widened_by(self, other: Policy) -> str | None:
-        """The first key for which ``other`` would allow more than this policy does, or None (P7)."""
-        for key in (*other.rules, *(key for key in self.rules if key not in other.rules)):
-            if VERDICTS.index(other._lookup(key)) < VERDICTS.index(self._lookup(key)):
-                return key
-        return None
+        """The first key for which ``other`` would allow more than this policy does, or None (P7).
 
-    def _lookup(self, key: str) -> str:
-        return self.rules.get(key, self.rules.get(DEFAULT, ASK))
+        A key may be a tool's title: then it also hides what this policy says of the tool's kind.
+        """
+        keys = (*other.rules, *(key for key in self.rules if key not in other.rules))
+        for key in keys:
+            for kind in (None, *keys):
+                if VERDICTS.index(other.verdict(key, kind)) < VERDICTS.index(self.verdict(key, kind)):
+                    return key
+        return None
 
 
 def _stricter(one: str, other: str) -> str:

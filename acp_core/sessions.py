@@ -123,10 +123,11 @@ class Session:
         "attached",
         "available_commands",
         "cancel_timer",
+        "close_deadline",
         "config_options",
         "current_mode_id",
         "cwd",
-        "fenced_id",
+        "fenced",
         "in_tail",
         "live",
         "models",
@@ -157,8 +158,10 @@ class Session:
         self.turn: Turn | None = None
         self.prompt_request: OwnRequest | None = None
         self.cancel_timer: Timer | None = None
+        # What follows when a cancel is not answered, and how long a close of the session may then take.
         self.then = ""
-        self.fenced_id: int | None = None
+        self.close_deadline = 10.0
+        self.fenced: OwnRequest | None = None
         self.modes: JsonObject | None = None
         self.current_mode_id: str | None = None
         self.config_options: list[JsonObject] | None = None

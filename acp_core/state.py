@@ -117,14 +117,34 @@ SESSION: Table = {
     CLOSED: {"late_answer": CLOSED, "fail": CLOSED},
 }
 
-# A session, seen by the side that serves it.
+# A session, seen by the side that serves it. PROMPTING and CANCELLING end with the last of its open prompts.
 SERVED_SESSION: Table = {
     CREATING: {"accept": IDLE, "refuse": CLOSED, "close": CLOSED},
     LOADING: {"accept": IDLE, "refuse": CLOSED, "close": CLOSED},
     RESUMING: {"accept": IDLE, "refuse": CLOSED, "close": CLOSED},
-    IDLE: {"prompt": PROMPTING, "load": LOADING, "resume": RESUMING, "close": CLOSED},
-    PROMPTING: {"cancel": CANCELLING, "turn_over": IDLE, "close": CLOSED},
-    CANCELLING: {"cancel": CANCELLING, "turn_over": IDLE, "close": CLOSED},
+    IDLE: {"prompt": PROMPTING, "load": LOADING, "resume": RESUMING, "closing": CLOSING, "close": CLOSED},
+    PROMPTING: {
+        "prompt": PROMPTING,
+        "cancel": CANCELLING,
+        "turn_over": IDLE,
+        "closing": CLOSING,
+        "close": CLOSED,
+    },
+    CANCELLING: {
+        "prompt": PROMPTING,
+        "cancel": CANCELLING,
+        "turn_over": IDLE,
+        "closing": CLOSING,
+        "close": CLOSED,
+    },
+    CLOSING: {
+        "closing": CLOSING,
+        "cancel": CLOSING,
+        "turn_over": CLOSING,
+        "refused": IDLE,
+        "refused_in_cancel": CANCELLING,
+        "close": CLOSED,
+    },
     CLOSED: {"load": LOADING, "resume": RESUMING, "close": CLOSED},
 }
 
