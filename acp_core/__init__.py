@@ -7,7 +7,7 @@ in ``acp_core.schema``, the kit for tests in ``acp_core.testing``.
 from .agent import AgentConnection, ServedSession, ServedTurn
 from .attach import TailComparison, compare_tail
 from .client import ClientConnection
-from .closing import ClosingPlan, StepTimeout
+from .closing import ClosingPlan, Grace, StepTimeout
 from .connection import Connection
 from .errors import (
     ACPError,
@@ -106,6 +106,7 @@ from .methods import V1, Gate, Method, MethodTable
 from .permissions import Policy
 from .projection import TextLedger
 from .sessions import Session, Turn
+from .settlement import StartSettlement
 from .turns import Admission
 
 __version__ = "0.1.0"
@@ -142,6 +143,7 @@ __all__ = (
     "FenceLifted",
     "ForeignUpdate",
     "Gate",
+    "Grace",
     "HandlerFailed",
     "Initialized",
     "KillTerminalRequested",
@@ -191,6 +193,7 @@ __all__ = (
     "SessionStep",
     "SetConfigOptionRequested",
     "SetModeRequested",
+    "StartSettlement",
     "StepTimeout",
     "StreamConflict",
     "StreamGap",

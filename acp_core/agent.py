@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from json.encoder import encode_basestring_ascii
+
 from . import codec, events
 from .connection import Connection
 from .errors import (
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
@@ -22,7 +25,7 @@ from .errors import (
 from .events import get_object, get_str
 from .methods import AGENT, V1, Gate, Method, MethodTable
 from .projection import TextLedger
-from .requests import OwnRequest, PeerRequest, Settlement
+from .requests import Output, OwnRequest, PeerRequest, Settlement
 from .state import (
     CLOSED,
     CLOSING,
@@ -31,6 +34,7 @@ from .state import (
     IDLE,
     LOADING,
     NEW,
+    OPEN,
     QUEUED,
     RESUMING,
     SERVED_SESSION,
@@ -42,11 +46,17 @@ from .state import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from typing import TypeAlias
 
     from .connection import AnySession, JsonObject
     from .limits import Limits
+    from .projection import Stream
     from .requests import Settle
     from .sessions import Turn
+
+    # The latest chunk of text of a session: who sent it, its kind and message id, what stands before and behind the
+    # text, and where the text is kept.
+    Chunk: TypeAlias = "tuple[AgentConnection, str, str | None, str, str, Stream, TextLedger]"
 
 # Words for the three kinds of text that an agent streams, and what they are on the wire.
 TEXT_KINDS = {
@@ -107,6 +117,7 @@ class ServedSession:
     """
 
     __slots__ = (
+        "accepted",
         "chunk",
         "closes",
         "cwd",
@@ -126,14 +137,17 @@ class ServedSession:
         self.session_id = session_id
         self.cwd = cwd
         self.opened_by: str | None = None
+        # It was opened here once: its id stays known.
+        self.accepted = False
         self.turns: dict[str, ServedTurn] = {}
         self.last_turn: ServedTurn | None = None
         self.ledger = ledger
         # How many requests to close it are open.
         self.closes = 0
-        # Encoded beginnings of the chunks of this session, one a kind, and the end of the latest chunk by its message.
+        # Encoded beginnings of the chunks of this session, one a kind. And the latest chunk, while nothing has changed
+        # since.
         self.prefixes: dict[str, str] = {}
-        self.chunk: tuple[str | None, str] = (None, _CHUNK_END)
+        self.chunk: Chunk | None = None
 
     def __repr__(self) -> str:
         return f"ServedSession({self.session_id!r}, {self.state})"
@@ -151,6 +165,7 @@ class ServedSession:
     def move(self, event: str) -> None:
         """Walk the served session's table."""
         self.state = move(SERVED_SESSION, self.state, event)
+        self.chunk = None
 
 
 _CHUNK_END = "}}}}\n"
@@ -202,6 +217,8 @@ class AgentConnection(Connection):
         self._capabilities = get_object(copy, "agentCapabilities")
         self._auth_methods = events.get_objects(copy, "authMethods")
         self._concurrent_prompts = concurrent_prompts
+        # A chunk below this, on top of output below this, passes no bound.
+        self._chunk_room = min(self.limits.max_line_bytes, self.limits.max_output_bytes // 2)
         self._sessions: dict[str, ServedSession] = {}
         # Own requests that end with a turn, by JSON-RPC id.
         self._of_turns: dict[int, ServedTurn] = {}
@@ -384,6 +401,18 @@ class AgentConnection(Connection):
             LocalProtocolError: the session is not open, it is being resumed, the kind is unknown, or nothing can be
                 written.
         """
+        if session.__class__ is ServedSession and offset is None and snapshot is None and delta.__class__ is str:
+            # The next piece of the same text, as it comes by the thousand: everything was checked with the one before.
+            if session.chunk is not None and delta and self._state == OPEN:
+                owner, kind_before, id_before, prefix, tail, stream, ledger = session.chunk
+                if message_id == id_before and kind == kind_before and owner is self:
+                    line = f"{prefix}{encode_basestring_ascii(delta)}{tail}".encode("ascii")
+                    size = len(line)
+                    if size < self._chunk_room > self._output_bytes:
+                        self._output.append(Output(line, None))
+                        self._output_bytes += size
+                        ledger.extend(stream, delta)
+                        return SENT
         handle = self._speaking_session(session)
         if handle.state == RESUMING:
             self._check_history(handle)
@@ -404,17 +433,15 @@ class AgentConnection(Connection):
         if not text:
             return SAME
         prefix = handle.prefixes.get(kind) or self._chunk_prefix(handle, kind)
-        known_id, tail = handle.chunk
-        if message_id != known_id:
-            tail = _CHUNK_END
-            if message_id is not None:
-                check_type("message_id", message_id, str, "a str or None")
-                tail = f'}},"messageId":{codec.encode_str(message_id)}}}}}}}\n'
-            handle.chunk = message_id, tail
+        tail = _CHUNK_END
+        if message_id is not None:
+            check_type("message_id", message_id, str, "a str or None")
+            tail = f'}},"messageId":{codec.encode_str(message_id)}}}}}}}\n'
         line = f"{prefix}{codec.encode_str(text)}{tail}".encode("ascii")
         self._check_room(len(line))
         self._queue(line)
-        ledger.add(kind, message_id, text)
+        stream = ledger.add(kind, message_id, text)
+        handle.chunk = (self, kind, message_id, prefix, tail, stream, ledger) if len(turns) < 2 else None
         return SENT
 
     def seed_text(self, session: ServedSession | str, kind: str, message_id: str | None, text: str) -> None:
@@ -429,6 +456,7 @@ class AgentConnection(Connection):
         handle = self._own_session(session)
         turn = handle.turns.get(session) if isinstance(session, str) else None
         (turn or handle).ledger.seed(kind, message_id, text)
+        handle.chunk = None
 
     def ask_permission(
         self,
@@ -522,6 +550,7 @@ class AgentConnection(Connection):
             session.session_id = session_id
             self._sessions[session_id] = session
         session.opened_by = None
+        session.accepted = True
         session.move("accept")
 
     def _open_prompt(self, session: ServedSession | str) -> PeerRequest:
@@ -586,6 +615,7 @@ class AgentConnection(Connection):
         if ledger.revision is not None:
             return
         ledger.revision = why
+        session.chunk = None
         turn = next((turn for turn in session.turns.values() if turn.ledger is ledger), None)
         request_id = turn.request_id if turn is not None else None
         self._emit(events.TextRevised(session, request_id, why.kind, why.message_id, why, self._now))
@@ -626,6 +656,8 @@ class AgentConnection(Connection):
             session.opened_by = None
             if allows(SERVED_SESSION, session.state, "refuse"):
                 session.move("refuse")
+            if not session.accepted and session.session_id is not None:
+                self._sessions.pop(session.session_id, None)
         elif key == "session_close":
             session.closes -= 1
             if not session.closes and session.state == CLOSING:
@@ -705,6 +737,8 @@ class AgentConnection(Connection):
         if row.key in _SETUP:
             if session is not None and session.state not in (IDLE, CLOSED):
                 return INVALID_REQUEST, f"{name} is {session.state}"
+            if session is None and len(self._sessions) >= self.limits.max_sessions:
+                return INTERNAL_ERROR, f"{self.limits.max_sessions} sessions are known here"
             return None
         if session is None or session.state in (CLOSED, LOADING, RESUMING):
             return RESOURCE_NOT_FOUND, f"{name} is not open here"

@@ -159,8 +159,8 @@ def compare_tail(stored: Sequence[bytes], tail: Sequence[bytes], dropped: bytes 
     # Every end of the stored lines that begins the tail, longest first.
     table = _failures(tail)
     length = 0
-    for length in _matches(tail, table, stored[-len(tail) :] if tail else ()):
-        pass
+    for matched in _matches(tail, table, stored[-len(tail) :] if tail else ()):
+        length = matched
     overlaps: list[int] = []
     while length:
         before = len(stored) - length - 1

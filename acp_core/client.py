@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from .connection import AnySession, JsonObject
     from .events import Event, PermissionOption
     from .limits import Limits
-    from .turns import Admission
     from .timers import Timer
+    from .turns import Admission
 
 # Content blocks of a prompt that an agent has to advertise; text and resource_link are always taken.
 CONTENT_GATES = {
@@ -1005,6 +1005,7 @@ class ClientConnection(Connection):
         if refused and plan.fresh_if_refused and plan.resume is not None and not plan.fresh_tried:
             plan.fresh_tried = True
             self._drop_id(session)
+            session.session_id = None
             session.move("retry")
             self._open(session, at)
             return
@@ -1061,14 +1062,16 @@ class ClientConnection(Connection):
         session = request.session
         assert isinstance(session, Session)
         result = settlement.result if isinstance(settlement.result, dict) else {}
-        if isinstance(result.get("configOptions"), list):
+        confirmed = isinstance(result.get("configOptions"), list)
+        if confirmed:
             session.config_options = get_objects(result, "configOptions")
         if settlement.error is None:
             config_id, value = session.plan.steps.pop(0)
             if request.method.key == "session_set_model":
                 said = get_str(result, "modelId") or get_str(result, "currentModelId") or value
                 session.models = {**(session.models or {}), "currentModelId": said}
-            wrong = unconfirmed(session, config_id, value)
+                confirmed = True
+            wrong = unconfirmed(session, config_id, value) if confirmed else None
             if wrong is not None:
                 error = RemoteProtocolError(
                     f"{clip(value)} was asked for and {clip(wrong)} was confirmed", rule="session.setting"
@@ -1739,7 +1742,7 @@ def setting(session: Session, config_id: str, value: str | bool) -> tuple[str, d
 
 
 def unconfirmed(session: Session, config_id: str, value: str | bool) -> object:
-    """What the agent confirmed instead of ``value``; None when it confirmed it, or said nothing."""
+    """What the agent confirmed instead of ``value``; None when it confirmed it, or does not name it."""
     if config_id:
         option = next((one for one in session.config_options or [] if one.get("id") == config_id), {})
         current = option.get("currentValue")

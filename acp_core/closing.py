@@ -39,6 +39,62 @@ class StepTimeout(TimeoutError):
         self.within = within
 
 
+class Grace:
+    """How long each wait of closing an agent may take, in seconds. The bindings take it as ``close_grace``.
+
+    Args:
+        cancel: for the results of the turns that are cancelled.
+        write: for what is left to be written.
+        exit: for the process to go by itself, once its input has ended.
+        terminate: for the same after its group was asked to terminate (SIGTERM).
+        kill: for the end of what was killed (SIGKILL), until it is reaped.
+        drain: for the last words of a process that is gone: another one may hold its output open.
+
+    Raises:
+        TypeError: an argument is no number.
+        LocalProtocolError: an argument is not positive.
+    """
+
+    __slots__ = ("cancel", "drain", "exit", "kill", "terminate", "write")
+
+    cancel: float
+    write: float
+    exit: float
+    terminate: float
+    kill: float
+    drain: float
+
+    def __init__(
+        self,
+        *,
+        cancel: float = 2.0,
+        write: float = 2.0,
+        exit: float = 2.0,
+        terminate: float = 2.0,
+        kill: float = 5.0,
+        drain: float = 1.0,
+    ) -> None:
+        waits = {"cancel": cancel, "write": write, "exit": exit, "terminate": terminate, "kill": kill, "drain": drain}
+        for name, seconds in waits.items():
+            check_duration(name, seconds, "closing.grace")
+            setattr(self, name, float(seconds))
+
+    @classmethod
+    def of(cls, grace: Grace | float) -> Grace:
+        """A number of seconds for each of the waits, or a Grace as it is.
+
+        Raises: as Grace.
+        """
+        if isinstance(grace, Grace):
+            return grace
+        return cls(cancel=grace, write=grace, exit=grace, terminate=grace, kill=grace, drain=grace)
+
+    @property
+    def total(self) -> float:
+        """All of it: the longest that ending the agent takes, its turns included."""
+        return self.cancel + self.write + self.exit + self.terminate + self.kill + self.drain
+
+
 class _Step:
     """``error`` is what this attempt has against it; what comes after that is not asked for any more."""
 

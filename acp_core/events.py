@@ -1485,8 +1485,8 @@ class TurnCancelReceived(Event):
 class TextRevised(Event):
     """A text that was sent is not so any more: ``update_text`` was given a whole text that does not start with it.
 
-    When: once a turn, at the call that said so. Its prompt has been answered -32603 with ``unsupported_stream_revision``
-    (``request_id``; a RequestAbandoned follows), or none was open (None).
+    When: once a turn, at the call that said so. Its prompt (``request_id``) has been answered -32603 with
+    ``unsupported_stream_revision``, and a RequestAbandoned follows; None: no prompt was open.
     Do: stop the work behind the turn; the session can be prompted again. ``error`` has the lengths.
     """
 

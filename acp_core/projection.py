@@ -50,12 +50,6 @@ class Stream:
         self._points: list[int] = [0]
         self._units: list[int] = [0]
 
-    def append(self, text: str) -> None:
-        """Append a piece."""
-        self.length += len(text)
-        if not self.forgotten:
-            self.parts.append(text)
-
     def forget(self) -> None:
         """Drop the text; the length stays."""
         for pieces in (self.parts, self._starts, self._blocks, self._points, self._units):
@@ -139,7 +133,7 @@ class TextLedger:
     def __init__(self, *, max_size: int | None = None) -> None:
         if max_size is not None:
             check_type("max_size", max_size, int, "an int or None")
-        self._max_size = max_size
+        self._max_size: float = max_size if max_size is not None else float("inf")
         self._size = 0
         self._streams: dict[Key, Stream] = {}
         # How many texts were forgotten.
@@ -250,21 +244,29 @@ class TextLedger:
         assert delta is not None
         return delta if offset is None else self._tail(kind, message_id, stream, delta, offset)
 
-    def add(self, kind: str, message_id: str | None, text: str) -> None:
+    def add(self, kind: str, message_id: str | None, text: str) -> Stream:
         """Say that this piece was appended: the second half of ``delta`` and ``snapshot``, without a check."""
         stream = self._streams.get((kind, message_id))
         if stream is None:
+            stream = Stream()
             if not text:
-                return
-            stream = self._streams[kind, message_id] = Stream()
+                return stream
+            self._streams[kind, message_id] = stream
             # It may have been said and forgotten before: then nothing is known of its beginning.
             stream.forgotten = self.forgotten > 0
             self._size += _ENTRY_COST + len(message_id or "")
-        stream.append(text)
+        self.extend(stream, text)
+        return stream
+
+    def extend(self, stream: Stream, text: str) -> None:
+        """``add`` for a text that ``add`` returned before, as long as nothing was cleared or seeded."""
+        size = len(text)
+        stream.length += size
         if not stream.forgotten:
-            self._size += len(text)
-        if self._max_size is not None and self._size > self._max_size:
-            self._forget(self._max_size, stream)
+            stream.parts.append(text)
+            self._size += size
+        if self._size > self._max_size:
+            self._forget(stream)
 
     def from_utf16(self, kind: str, message_id: str | None, offset: int) -> int:
         """An offset in UTF-16 code units of this text, in code points. What lies past the end counts one each.
@@ -327,16 +329,16 @@ class TextLedger:
                 "plain deltas",
             )
 
-    def _forget(self, bound: int, current: Stream) -> None:
+    def _forget(self, current: Stream) -> None:
         """Drop the oldest texts; of the current one the text alone, so that its deltas still find it."""
         for key, stream in [*self._streams.items()]:
-            if self._size <= bound:
+            if self._size <= self._max_size:
                 return
             if stream is not current:
                 del self._streams[key]
                 self._size -= _cost(key, stream)
                 self.forgotten += 1
-        if self._size > bound and not current.forgotten:
+        if self._size > self._max_size and not current.forgotten:
             self._size -= current.length
             current.forget()
             self.forgotten += 1

@@ -167,12 +167,80 @@ CLOSE_STEP: Table = {
     STEP_DONE: {},
 }
 
+# What became of a start whose response was lost (settlement.py). PAUSING: an attempt has failed, the next one waits.
+ASKING, PAUSING, ADMITTED, NOT_ADMITTED, UNKNOWN, DROPPED = (
+    "asking",
+    "pausing",
+    "admitted",
+    "not_admitted",
+    "unknown",
+    "dropped",
+)
+
+START_SETTLEMENT: Table = {
+    ASKING: {
+        "fail": PAUSING,
+        "exhaust": UNKNOWN,
+        "admitted": ADMITTED,
+        "not_found": NOT_ADMITTED,
+        "drop": DROPPED,
+    },
+    PAUSING: {"ask": ASKING, "admitted": ADMITTED, "not_found": NOT_ADMITTED, "drop": DROPPED},
+    ADMITTED: {},
+    NOT_ADMITTED: {},
+    UNKNOWN: {},
+    DROPPED: {},
+}
+
+# A prompt on its way to a runtime host (host.py). Up to UPLOADING nothing was asked to start; SETTLING: the start's
+# response was lost.
+CHECKING, CONNECTING, ATTACHING, UPLOADING, SETTLING, RUNNING, ENDED = (
+    "checking",
+    "connecting",
+    "attaching",
+    "uploading",
+    "settling",
+    "running",
+    "ended",
+)
+
+HOST_PROMPT: Table = {
+    CHECKING: {"checked": CONNECTING, "over": ENDED},
+    CONNECTING: {"connected": ATTACHING, "over": ENDED},
+    ATTACHING: {"attached": UPLOADING, "over": ENDED},
+    UPLOADING: {"uploaded": STARTING, "over": ENDED},
+    STARTING: {"started": RUNNING, "lost": SETTLING, "over": ENDED},
+    SETTLING: {"over": ENDED},
+    RUNNING: {"over": ENDED},
+    ENDED: {},
+}
+
+# The subscription of a session at a runtime host. HYDRATING: it is open, and what came before is being read.
+UNATTACHED, SUBSCRIBING, HYDRATING, ATTACHED, BACKING_OFF = (
+    "unattached",
+    "subscribing",
+    "hydrating",
+    "attached",
+    "backing_off",
+)
+
+HOST_ATTACHMENT: Table = {
+    UNATTACHED: {"subscribe": SUBSCRIBING},
+    SUBSCRIBING: {"subscribed": HYDRATING, "recover": BACKING_OFF, "retire": UNATTACHED},
+    HYDRATING: {"hydrated": ATTACHED, "recover": BACKING_OFF, "retire": UNATTACHED},
+    ATTACHED: {"recover": BACKING_OFF, "retire": UNATTACHED},
+    BACKING_OFF: {"subscribe": SUBSCRIBING, "retire": UNATTACHED},
+}
+
 TABLES: Mapping[str, Table] = {
     "connection": CONNECTION,
     "request": REQUEST,
     "incoming request": INCOMING,
     "session": SESSION,
     "served session": SERVED_SESSION,
+    "start settlement": START_SETTLEMENT,
+    "prompt at a host": HOST_PROMPT,
+    "subscription at a host": HOST_ATTACHMENT,
     "closing step": CLOSE_STEP,
 }
 

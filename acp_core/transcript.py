@@ -796,7 +796,6 @@ class Transcript:
         for call in self._open.values():
             call.closed = True
         self._open.clear()
-        self._last = None
 
     def _permission(self, tool_call: JsonObject, request_id: str, mark: str, at: float) -> Entry:
         """A permission request may be the first, or the only one to say what a tool does."""
@@ -970,7 +969,8 @@ class Transcript:
         for shown in _shown(self._entries, raw):
             blocks.append(f"### {shown.label.capitalize()}{' ' + _code(shown.name) if shown.name else ''}")
             if shown.details:
-                blocks.append(", ".join(map(_code, shown.details)))
+                # No line of ours begins with backticks, unless it is a fence.
+                blocks.append(f"({', '.join(map(_code, shown.details))})")
             for piece in shown.pieces:
                 blocks += _as_markdown(piece)
         if self.plan:

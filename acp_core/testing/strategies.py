@@ -1,12 +1,13 @@
 """Hypothesis strategies for what goes over the wire. The one module of the kit that needs hypothesis.
 
 Everything drawn is plain data: JSON values as Python holds them, lines as bytes. What a function calls valid fits the
-official schema of protocol version 1.
+official schema of protocol version 1. Strategies are made once and kept, since making one takes longer than drawing.
 """
 
 from __future__ import annotations
 
 import json
+from functools import cache
 from itertools import pairwise
 
 from hypothesis import strategies as st
@@ -95,11 +96,13 @@ ODD_LINES: tuple[bytes, ...] = (
 )
 
 
+@cache
 def texts(max_size: int = 20) -> st.SearchStrategy[str]:
     """Text as JSON carries it: any code points, lone surrogates included. ``max_size`` is in code points."""
     return st.text(st.characters(), max_size=max_size)
 
 
+@cache
 def json_values(max_leaves: int = 10) -> st.SearchStrategy[object]:
     """Any JSON value: null, bool, integers beyond 64 bits, finite floats, text, lists, objects with str keys."""
     return st.recursive(
@@ -115,16 +118,19 @@ def json_values(max_leaves: int = 10) -> st.SearchStrategy[object]:
     )
 
 
+@cache
 def json_objects(max_leaves: int = 10) -> JsonStrategy:
     """Any JSON object."""
     return st.dictionaries(texts(6), json_values(max_leaves), max_size=4)
 
 
+@cache
 def metas() -> JsonStrategy:
     """A ``_meta`` object: str keys, any values."""
     return json_objects(4)
 
 
+@cache
 def content_blocks() -> JsonStrategy:
     """A valid content block of any of the five types: text, image, audio, resource_link, resource."""
     uri = st.just("file:///a/b%20c.txt")
@@ -145,11 +151,13 @@ def content_blocks() -> JsonStrategy:
     )
 
 
+@cache
 def tool_calls() -> JsonStrategy:
     """The fields of a valid tool call, as in ``tool_call`` and in a permission request."""
     return _object({"toolCallId": _ids("call"), "title": texts()}, _tool_fields())
 
 
+@cache
 def updates(*kinds: str, unknown: bool = True) -> JsonStrategy:
     """The ``update`` of a valid session/update: of these kinds, or of any; by default unknown kinds too.
 
@@ -162,6 +170,7 @@ def updates(*kinds: str, unknown: bool = True) -> JsonStrategy:
     return st.one_of(made)
 
 
+@cache
 def unknown_updates() -> JsonStrategy:
     """An update of a kind that version 1 does not know."""
     return st.builds(
@@ -171,6 +180,7 @@ def unknown_updates() -> JsonStrategy:
     )
 
 
+@cache
 def permission_options() -> st.SearchStrategy[list[JsonObject]]:
     """One to four options of a permission request, with ids of their own."""
     kinds = st.lists(st.sampled_from(OPTION_KINDS), min_size=1, max_size=4)
@@ -179,6 +189,7 @@ def permission_options() -> st.SearchStrategy[list[JsonObject]]:
     )
 
 
+@cache
 def permission_requests(session_id: str) -> JsonStrategy:
     """The valid params of a session/request_permission for one session."""
     return st.fixed_dictionaries(
@@ -186,6 +197,7 @@ def permission_requests(session_id: str) -> JsonStrategy:
     )
 
 
+@cache
 def odd_lines() -> st.SearchStrategy[bytes]:
     """A line, without its line end, that is noise, malformed, or a message nobody waits for. Never raises anywhere,
     never ends a connection, and settles no request made here unless its id is 1."""
@@ -195,17 +207,24 @@ def odd_lines() -> st.SearchStrategy[bytes]:
 
 
 def chunkings(data: bytes) -> st.SearchStrategy[list[bytes]]:
-    """``data`` cut into pieces that are not empty: whole, byte by byte, or anywhere."""
+    """``data`` cut into pieces that are not empty: whole, byte by byte (long data in a thousand pieces), around its
+    line ends, or anywhere."""
     if len(data) < 2:
         return st.just([data] if data else [])
-    cuts = st.lists(st.integers(1, len(data) - 1), max_size=12, unique=True).map(sorted)
+    step = 1 + len(data) // 1000
+    lines = [index for index in range(1, len(data)) if data[index : index + 1] == b"\n"]
+    cuts = st.integers(1, len(data) - 1)
+    if lines:
+        near = st.tuples(st.sampled_from(lines), st.integers(-1, 2)).map(sum)
+        cuts = st.one_of(cuts, near.filter(lambda cut: 0 < cut < len(data)))
     return st.one_of(
         st.just([data]),
-        st.just([data[index : index + 1] for index in range(len(data))]),
-        cuts.map(lambda found: _pieces(data, found)),
+        st.just([data[index : index + step] for index in range(0, len(data), step)]),
+        st.lists(cuts, max_size=12, unique=True).map(lambda found: _pieces(data, sorted(found))),
     )
 
 
+@cache
 def chunk_sizes() -> st.SearchStrategy[int | None]:
     """A size of reads or writes in bytes, for a Pipe: small ones mostly, None for all there is."""
     return st.one_of(st.none(), st.integers(1, 8), st.integers(1, 4096))
@@ -219,6 +238,7 @@ def _ids(stem: str) -> st.SearchStrategy[str]:
     return st.integers(0, 3).map(lambda number: f"{stem}-{number}")
 
 
+@cache
 def _tool_fields() -> dict[str, Strategy[object]]:
     content: Strategy[object] = st.one_of(
         _object({"type": st.just("content"), "content": content_blocks()}),
@@ -235,6 +255,7 @@ def _tool_fields() -> dict[str, Strategy[object]]:
     }
 
 
+@cache
 def _update(kind: str) -> JsonStrategy:
     if kind not in UPDATE_KINDS:
         raise KeyError(f"no update kind {kind!r}; there are {', '.join(UPDATE_KINDS)}")
@@ -267,6 +288,7 @@ def _update(kind: str) -> JsonStrategy:
     return _object({**tag, "used": st.integers(0, 2**53), "size": st.integers(0, 2**53)}, {"cost": cost})
 
 
+@cache
 def _config_options() -> JsonStrategy:
     choices = st.lists(_object({"value": _ids("value"), "name": texts(8)}), max_size=2)
     return _object(

@@ -12,6 +12,7 @@ from acp_core import (
     CloseSessionRequested,
     Connection,
     Event,
+    Limits,
     ServedSession,
     Session,
     SessionReady,
@@ -60,8 +61,10 @@ def notification(method: str, params: object) -> Message:
     return {"jsonrpc": "2.0", "method": method, "params": params}
 
 
-def update(session_id: str, kind: str, /, **fields: object) -> Message:
-    return notification("session/update", {"sessionId": session_id, "update": {"sessionUpdate": kind, **fields}})
+def update(session_id: str, kind: str, fields: Mapping[str, object] | None = None, /, **more: object) -> Message:
+    return notification(
+        "session/update", {"sessionId": session_id, "update": {"sessionUpdate": kind, **(fields or {}), **more}}
+    )
 
 
 def chunk(session_id: str, text: str, kind: str = "agent_message_chunk") -> Message:
@@ -383,6 +386,24 @@ def _over() -> ClientDriver:
     return driver
 
 
+def _tables_full() -> ClientDriver:
+    """No further request and no further session fits."""
+    driver, _ = idle_client(limits=Limits(max_open_requests=1, max_sessions=1, max_incoming_requests=1))
+    driver.conn.request("_x")
+    driver.feed(permission(0, "s1"))
+    return driver
+
+
+def _output_full() -> ClientDriver:
+    """No further byte of an intent fits; automatic answers do."""
+    driver, _, _ = prompting_client(limits=Limits(max_output_bytes=1000))
+    driver.feed(permission(0, "s1"))
+    driver.conn.notify("_fill", {"x": ""})
+    driver.conn.notify("_fill", {"x": "x" * (1000 - 2 * driver.conn.output_bytes)})
+    assert driver.conn.output_bytes == 1000
+    return driver
+
+
 CLIENT_STATES: dict[str, Callable[[], ClientDriver]] = {
     "new": client,
     "initializing": _initializing,
@@ -403,6 +424,8 @@ CLIENT_STATES: dict[str, Callable[[], ClientDriver]] = {
     "fenced": _fenced,
     "closing": _closing,
     "session closed": _session_closed,
+    "tables full": _tables_full,
+    "output full": _output_full,
     "broken": _broken,
     "input ended": _ended,
     "over": _over,
@@ -468,6 +491,18 @@ def _agent_over() -> AgentDriver:
     return driver
 
 
+def _agent_output_full() -> AgentDriver:
+    driver = agent(limits=Limits(max_output_bytes=1000, max_open_requests=1)).initialize()
+    driver.open()
+    driver.prompt()
+    driver.conn.request("_x")
+    driver.sent()
+    driver.conn.notify("_fill", {"x": ""})
+    driver.conn.notify("_fill", {"x": "x" * (1000 - 2 * driver.conn.output_bytes)})
+    assert driver.conn.output_bytes == 1000
+    return driver
+
+
 AGENT_STATES: dict[str, Callable[[], AgentDriver]] = {
     "new": agent,
     "open": lambda: agent().initialize(),
@@ -478,6 +513,7 @@ AGENT_STATES: dict[str, Callable[[], AgentDriver]] = {
     "cancelling": _agent_cancelling,
     "closing": _agent_closing,
     "session closed": _agent_session_closed,
+    "output full": _agent_output_full,
     "broken": _agent_broken,
     "over": _agent_over,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 
@@ -66,26 +67,28 @@ for _ in range(200):
 
 
 def getters(connection: Connection) -> dict[str, object]:
-    """Every public getter, and everything that the handles of its sessions say."""
+    """Every public getter, and everything that the handles of its sessions say, as values that do not change later."""
     found: dict[str, object] = {"next_deadline": connection.next_deadline()}
     for cls in type(connection).__mro__:
         for name, member in vars(cls).items():
-            if isinstance(member, property) and not name.startswith("_"):
-                found[name] = getattr(connection, name)
+            if isinstance(member, property):
+                found[name] = still(getattr(connection, name))
     assert isinstance(connection, (ClientConnection, AgentConnection))
     for session in connection.sessions:
         for name in type(session).__slots__:
-            if not name.startswith("_"):
-                found[f"{session.session_id} {name}"] = getattr(session, name)
-                turn = getattr(session, "turn", None)
-                found[f"{session.session_id} turn"] = turn and (turn.prompt_id, turn.cancel_asked, turn.updates)
+            # An agent's session keeps the encoded ends of its chunks.
+            if not name.startswith("_") and name not in ("prefixes", "chunk"):
+                found[f"{session.session_id} {name}"] = still(getattr(session, name))
+        turn = getattr(session, "turn", None)
+        if turn is not None:
+            found[f"{session.session_id} turn"] = (turn.prompt_id, turn.cancel_asked, turn.updates)
     return found
 
 
-def plain(values: dict[str, object]) -> dict[str, object]:
-    """The getters of one connection as values that compare with those of another."""
-    simple = (str, int, float, bool, type(None), list, dict)
-    return {name: value if isinstance(value, simple) else type(value).__name__ for name, value in values.items()}
+def still(value: object) -> object:
+    if isinstance(value, (str, int, float, type(None))):
+        return value
+    return repr(value) if isinstance(value, (list, dict, tuple)) else type(value).__name__
 
 
 def future(driver: ClientDriver | AgentDriver) -> list[object]:
@@ -179,6 +182,7 @@ CLIENT_CALLS: list[tuple[str, Callable[[ClientConnection], object]]] = [
     ("answer other nonce", lambda c: c.answer_permission("other.1", None)),
     ("answer type", lambda c: c.answer_permission(1, None)),  # type: ignore[arg-type]
     ("answer a file", lambda c: c.answer_permission("test.2", None)),
+    ("snapshot", lambda c: c.snapshot()),
     ("attach", lambda c: c.attach("s1", 5, deadline=1.0)),
     ("attach no deadline", lambda c: c.attach("s9", 5, deadline=None)),
     ("attach no session", lambda c: c.attach("", None, deadline=None)),
@@ -242,6 +246,19 @@ AGENT_CALLS: list[tuple[str, Callable[[AgentConnection], object]]] = [
     ("end meta type", lambda a: a.end_turn("s1", meta=[])),  # type: ignore[arg-type]
     ("end meta nan", lambda a: a.end_turn("s1", meta={"a": NAN})),
     ("end another request", lambda a: a.end_turn("test.1")),
+    ("fail no turn", lambda a: a.fail_turn("s1", RequestError(1, "m"))),
+    ("fail no session", lambda a: a.fail_turn("nope", RequestError(1, "m"))),
+    ("fail error type", lambda a: a.fail_turn("s1", ValueError())),  # type: ignore[arg-type]
+    ("fail error nan", lambda a: a.fail_turn("s1", RequestError(1, "m", NAN))),
+    ("list no list", lambda a: a.answer_list("test.1", [])),
+    ("list type", lambda a: a.answer_list(5, [])),  # type: ignore[arg-type]
+    ("list cursor type", lambda a: a.answer_list("test.1", [], 5)),  # type: ignore[arg-type]
+    ("end session", lambda a: a.end_session("nope")),
+    ("end session loading", lambda a: a.end_session("s1")),
+    ("end session type", lambda a: a.end_session(5)),  # type: ignore[arg-type]
+    ("seed no session", lambda a: a.seed_text("nope", "message", None, "x")),
+    ("seed kind", lambda a: a.seed_text("s1", "shout", None, "x")),
+    ("seed type", lambda a: a.seed_text("s1", "message", None, 5)),  # type: ignore[arg-type]
     ("update", lambda a: a.update("s1", {})),
     ("update type", lambda a: a.update("s1", [])),  # type: ignore[arg-type]
     ("update kind type", lambda a: a.update("s1", {"sessionUpdate": 5})),
@@ -264,6 +281,17 @@ AGENT_CALLS: list[tuple[str, Callable[[AgentConnection], object]]] = [
 ]
 
 
+def call_name(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+@cache
+def undisturbed(make: Callable[[], ClientDriver | AgentDriver]) -> tuple[dict[str, object], list[object]]:
+    """The getters and the future of a connection in which no illegal intent was made."""
+    twin = make()
+    return getters(twin.conn), future(twin)
+
+
 def check_atomic(make: Callable[[], ClientDriver | AgentDriver], call: Callable[..., object]) -> bool:
     """Whether the call is illegal in this state; if so, a twin without it has the same getters and the same future."""
     driver = make()
@@ -275,20 +303,18 @@ def check_atomic(make: Callable[[], ClientDriver | AgentDriver], call: Callable[
     else:
         return False
     assert getters(driver.conn) == before
-    twin = make()
-    assert plain(getters(twin.conn)) == plain(before)
-    assert future(driver) == future(twin)
+    assert (before, future(driver)) == undisturbed(make)
     return True
 
 
-@pytest.mark.parametrize(("name", "call"), [*CLIENT_CALLS, *BOTH_CALLS], ids=lambda value: str(value)[:30])
+@pytest.mark.parametrize(("name", "call"), [*CLIENT_CALLS, *BOTH_CALLS], ids=call_name)
 def test_an_intent_of_a_client_that_raises_has_changed_nothing(
     name: str, call: Callable[[ClientConnection], object]
 ) -> None:
     assert [state for state, make in CLIENT_STATES.items() if check_atomic(make, call)], name
 
 
-@pytest.mark.parametrize(("name", "call"), [*AGENT_CALLS, *BOTH_CALLS], ids=lambda value: str(value)[:30])
+@pytest.mark.parametrize(("name", "call"), [*AGENT_CALLS, *BOTH_CALLS], ids=call_name)
 def test_an_intent_of_an_agent_that_raises_has_changed_nothing(
     name: str, call: Callable[[AgentConnection], object]
 ) -> None:
@@ -298,11 +324,11 @@ def test_an_intent_of_an_agent_that_raises_has_changed_nothing(
 def test_every_intent_is_among_them() -> None:
     """A new public method that can raise has to be tried above."""
     receiving = {"receive_data", "receive_message", "receive_eof", "handle_timeout", "data_to_send"}
-    reading = {"events", "next_event", "next_deadline", "session", "close", "end_tail", "snapshot"}
+    never_raising = {"events", "next_event", "next_deadline", "session", "close", "end_tail", "refuse_turns"}
     tried = {name for _, call in (*CLIENT_CALLS, *BOTH_CALLS, *AGENT_CALLS) for name in call.__code__.co_names}
     for cls in (ClientConnection, AgentConnection):
         public = {name for name in dir(cls) if not name.startswith("_") and callable(getattr(cls, name))}
-        assert public - receiving - reading <= tried
+        assert public - receiving - never_raising <= tried
 
 
 # ── Ends ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -334,21 +360,19 @@ def check_over(driver: ClientDriver | AgentDriver) -> ConnectionOver:
 
 @pytest.mark.parametrize("name", ALL_STATES)
 def test_close_in_every_state(name: str) -> None:
-    driver = ALL_STATES[name]()
-    was_over = driver.conn.state == "over"
-    was_broken = driver.conn.state == "broken"
-    open_before = {event.request_id for event in only(driver.log, RequestReceived)}
-    open_before -= {event.request_id for event in only(driver.log, PermissionAnswered)}
-    open_before -= {event.request_id for event in only(driver.log, RequestAbandoned)}
+    driver, twin = ALL_STATES[name](), ALL_STATES[name]()
     half_sent = driver.half_sent
+    queued = len([message for message in twin.sent() if "method" not in message])
+    # A permission that waits for its session to be named is open too.
+    still_open = driver.conn.open_peer_requests + (name == "client creating")
+    can_write = driver.conn.state not in ("broken", "over")
     driver.conn.close()
     driver.conn.close()
     over = check_over(driver)
-    # Each open request of the peer is answered, unless nothing can be written; and its owner is told.
+    # Each open request of the peer is answered, unless nothing can be written.
     answered = [message for message in driver.sent() if "method" not in message]
-    if not was_broken and not was_over and name != "client creating":
-        assert len(answered) == driver_open(name) == len(open_before)
-    for message in answered:
+    assert len(answered) == queued + still_open * can_write
+    for message in answered[queued:]:
         failure = message.get("error", {"code": -32800})
         assert isinstance(failure, dict)
         assert failure["code"] == -32800
@@ -363,10 +387,6 @@ def test_close_in_every_state(name: str) -> None:
     driver.conn.send_failed("late", driver.now)
     assert driver.wait(1e6) == []
     assert driver.sent() == []
-
-
-def driver_open(name: str) -> int:
-    return ALL_STATES[name]().conn.open_peer_requests
 
 
 @pytest.mark.parametrize("name", ALL_STATES)
@@ -441,9 +461,9 @@ def test_everything_settles_by_id_and_by_arrival() -> None:
     ]
     assert [getattr(event, "id", getattr(event, "prompt_id", None)) for event in events[:3]] == ids
     assert [event.rpc_id for event in only(events, RequestAbandoned)] == ["z", 5, "a"]
-    for event in (*only(events, RequestSettled), *only(events, TurnFailed)):
-        assert isinstance(event.error, ConnectionClosed)
-        assert event.error.dispatch == event.dispatch == "sent_no_reply"
+    for failure in [event.error for event in only(events, RequestSettled)] + [one(events, TurnFailed).error]:
+        assert isinstance(failure, ConnectionClosed)
+        assert failure.dispatch == "sent_no_reply"
 
 
 def test_a_session_that_was_being_opened_fails_with_the_connection() -> None:
@@ -530,7 +550,7 @@ def test_answers_to_nobody() -> None:
     driver, id = asked()
     unsent = driver.conn.request("_unsent")
     given_up = driver.conn.request("_given_up", deadline=1.0)
-    driver.conn.data_to_send(driver.now, 1)
+    driver.sent(1)
 
     def why(message: Message) -> str:
         event = one(driver.feed(message), AnswerUnmatched)
@@ -589,15 +609,12 @@ def test_every_request_has_a_public_id_of_its_own() -> None:
     assert caught.value.rule == "request.answered"
 
 
-@pytest.mark.parametrize("id", [0, -5, 2**53 + 1, 10**30, "", "0", "ü\u2028", "\ud800"])
+@pytest.mark.parametrize("id", [0, -5, 2**53 + 1, 10**30, "", "0", "ü\u2028", "\U0001f600"])
 def test_an_answer_has_the_peers_id_in_its_own_type(id: object) -> None:
     driver, _, _ = prompting_client()
     event = one(driver.feed(read_file(id)), ReadTextFileRequested)
     driver.conn.respond(event.request_id)
     (answer,) = driver.sent()
-    if id == "\ud800":
-        # It came as bytes that are no UTF-8, so it is the escaped form that is echoed.
-        return
     assert (answer["id"], type(answer["id"])) == (id, type(id))
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import gc
 import json
 import random
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from types import FrameType
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from acp_core import (
@@ -42,6 +45,7 @@ from tests.core.helpers import (
     Message,
     error,
     idle_client,
+    notification,
     one,
     only,
     permission,
@@ -52,6 +56,7 @@ from tests.core.helpers import (
 from tests.corpus.recordings import recordings
 from tests.corpus.replay import compile_script, play
 
+QUIET = settings(derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
 CHUNKS = {"user": "user_message_chunk", "agent": "agent_message_chunk", "thought": "agent_thought_chunk"}
 WHOLE_STATES: tuple[tuple[str, Message], ...] = (
     ("usage_update", {"used": 1, "size": 2}),
@@ -79,8 +84,12 @@ class Talk:
     def feed(self, *messages: Message) -> list[Event]:
         return self.hear(self.driver.feed(*messages))
 
-    def update(self, kind: str, **fields: object) -> Talk:
-        self.feed(update("s1", kind, **fields))
+    def update(self, update_kind: str, /, **fields: object) -> Talk:
+        return self.take({"sessionUpdate": update_kind, **fields})
+
+    def take(self, what: Message) -> Talk:
+        """An update as it stands on the wire."""
+        self.feed(notification("session/update", {"sessionId": "s1", "update": what}))
         return self
 
     def say(self, text: str, role: str = "agent", message_id: object = None, **fields: object) -> Talk:
@@ -88,8 +97,8 @@ class Talk:
             fields["messageId"] = message_id
         return self.update(CHUNKS[role], content={"type": "text", "text": text}, **fields)
 
-    def tool(self, id: object, kind: str = "tool_call_update", **fields: object) -> Talk:
-        return self.update(kind, toolCallId=id, **fields)
+    def tool(self, id: object, update_kind: str = "tool_call_update", /, **fields: object) -> Talk:
+        return self.update(update_kind, toolCallId=id, **fields)
 
     def prompt(self, **how: object) -> Talk:
         self.prompt_id = self.driver.conn.prompt(self.session, "go", **how)  # type: ignore[arg-type]  # passed through
@@ -119,6 +128,12 @@ class Talk:
     def call(self) -> ToolCallEntry:
         (found,) = self.transcript.tool_calls
         return found
+
+
+def chunk_event(session: Session, text: str, mark: str = "", **fields: object) -> AgentMessageChunk:
+    content = {"type": "text", "text": text}
+    update: Message = {"sessionUpdate": "agent_message_chunk", "content": content, **fields}
+    return AgentMessageChunk(session, None, update, "", mark, 1.0)
 
 
 def shape(transcript: Transcript) -> list[str]:
@@ -271,6 +286,7 @@ def test_absent_and_null_leave_a_field_and_lists_replace() -> None:
         "t", "tool_call", title="ls", kind="execute", status="pending", content=TEXT_CONTENT, locations=[{"path": "/a"}]
     )
     talk.tool("t", title=None, status="in_progress", content=None, rawInput={"command": "ls"})
+    talk.tool("t", rawInput=None)
     assert (talk.call.title, talk.call.tool_kind, talk.call.status) == ("ls", "execute", "in_progress")
     assert talk.call.content == TEXT_CONTENT
     assert talk.call.locations == [{"path": "/a"}]
@@ -280,6 +296,7 @@ def test_absent_and_null_leave_a_field_and_lists_replace() -> None:
     assert talk.call.locations == []
     assert talk.call.raw_output == "done"
     assert talk.call.announced
+    assert talk.transcript.ignored == 0
 
 
 def test_a_second_tool_call_replaces_the_first_whole() -> None:
@@ -427,7 +444,7 @@ def test_the_end_of_a_turn_is_an_entry() -> None:
     assert one_.usage.input_tokens == 3
     assert (two.stop_reason, two.usage, two.identity) == ("refusal", None, None)
     assert (three.outcome, three.stop_reason, three.error) == ("error", None, "broken (-32603)")
-    assert [one_.prompt_id, two.prompt_id, three.prompt_id] == sorted({one_.prompt_id, two.prompt_id, three.prompt_id})
+    assert len({one_.prompt_id, two.prompt_id, three.prompt_id}) == 3
     message = talk.transcript.messages[0]
     assert (message.prompt_id, message.identity) == (one_.prompt_id, "job-7")
     assert json.loads(json.dumps(one_.to_json()))["usage"] == {"source": "usage", "inputTokens": 3}
@@ -475,7 +492,7 @@ def test_history_and_live_updates_are_told_apart() -> None:
     ]
     for event in driver.feed(*new):
         transcript.add(event)
-    assert [entry.replayed for entry in transcript.entries] == [True] * 6 + [False] * 2
+    assert [entry.replayed for entry in transcript.entries] == [True] * 5 + [False] * 2
     assert [(message.text, message.mark) for message in transcript.messages] == [
         ("old", "replayed"),
         ("older turn", "replayed"),
@@ -525,10 +542,8 @@ def test_late_updates_are_told_apart() -> None:
 def test_a_message_goes_on_behind_a_replayed_tail() -> None:
     """The tail of an attached turn is that turn: its text is one text with what follows."""
     talk = Talk()
-    session = talk.session
     for mark, text in (("tail", "Hel"), ("", "lo")):
-        content = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
-        talk.transcript.add(AgentMessageChunk(session, None, content, "", mark, 1.0))
+        talk.transcript.add(chunk_event(talk.session, text, mark))
     assert [(message.text, message.mark) for message in talk.transcript.messages] == [("Hello", "tail")]
 
 
@@ -755,8 +770,7 @@ def test_a_message_that_is_too_long_loses_its_beginning() -> None:
 @pytest.mark.parametrize("letter", ["a", "ö", "漢", "😀", "\ud83d"])
 def test_one_chunk_that_is_too_long_is_cut_at_a_character(letter: str) -> None:
     talk = Talk(Transcript(max_bytes=MIN_BYTES))
-    content = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": letter * 20_000}}
-    talk.transcript.add(AgentMessageChunk(talk.session, None, content, "", "", 1.0))
+    talk.transcript.add(chunk_event(talk.session, letter * 20_000))
     (message,) = talk.transcript.messages
     assert set(message.text) == {letter}
     assert MIN_BYTES // 4 < len(message.text.encode("utf-8", "surrogatepass")) < MIN_BYTES
@@ -765,11 +779,16 @@ def test_one_chunk_that_is_too_long_is_cut_at_a_character(letter: str) -> None:
 
 def test_the_message_that_is_written_stays_and_others_go() -> None:
     talk = Talk(Transcript(max_bytes=MIN_BYTES)).say("first ", message_id="m0")
-    for n in range(100):
+    for n in range(10):
         talk.say("x" * 300, message_id=f"o{n}")
-        talk.say(f"{n} ", message_id="m0")
-    assert talk.texts[0] == ("agent", "first " + "".join(f"{n} " for n in range(100)))
+    talk.say("y" * 4000, message_id="m0")
+    assert talk.texts[0] == ("agent", "first " + "y" * 4000)
+    assert [message.message_id for message in talk.transcript.messages] == ["m0", "o4", "o5", "o6", "o7", "o8", "o9"]
+    assert (talk.transcript.loss.entries, talk.transcript.messages[0].cut) == (4, 0)
     assert talk.transcript.weight <= MIN_BYTES
+    # When another one is written, the oldest goes like any other.
+    talk.say("z" * 4000)
+    assert "m0" not in [message.message_id for message in talk.transcript.messages]
 
 
 def test_a_tool_call_that_is_too_heavy_loses_its_heaviest_fields() -> None:
@@ -789,6 +808,35 @@ def test_replaced_fields_weigh_once() -> None:
         talk.tool("t", content=[{"type": "content", "content": {"type": "text", "text": "line\n" * n}}])
     assert talk.transcript.loss.bytes == 0
     assert len(json.dumps(talk.call.content)) > 1000
+
+
+def test_what_was_replaced_weighs_nothing() -> None:
+    once = Talk().tool("t", "tool_call", title="two").transcript.weight
+    assert (
+        Talk()
+        .tool("t", "tool_call", title="one", rawInput="x" * 999)
+        .tool("t", "tool_call", title="two")
+        .transcript.weight
+        == once
+    )
+    talk = Talk(Transcript(text="cumulative"))
+    for text in ("a", "ab", "abc"):
+        talk.say(text, _meta={"n": text})
+    assert talk.transcript.weight == Talk().say("abc", _meta={"n": "abc"}).transcript.weight
+
+
+def test_nothing_holds_on_to_what_was_dropped() -> None:
+    before = alive()
+    talk = Talk(Transcript(max_entries=5))
+    for n in range(100):
+        talk.tool(f"t{n}", "tool_call").say("a", message_id=f"m{n}").say("b")
+    assert alive() - before == 5
+
+
+def alive() -> int:
+    """How many entries there are in memory."""
+    gc.collect()
+    return sum(issubclass(type(thing), Entry) for thing in gc.get_objects())
 
 
 def test_permission_requests_weigh_too() -> None:
@@ -865,13 +913,15 @@ UPDATES = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.lists(UPDATES, max_size=40), st.sampled_from(["delta", "cumulative"]), st.integers(1, 6))
+@settings(QUIET, max_examples=80)
+@given(st.lists(UPDATES, max_size=25), st.sampled_from(["delta", "cumulative"]), st.integers(1, 6))
 def test_any_updates_at_all_stay_within_the_bounds(updates: list[Message], text: str, max_entries: int) -> None:
     talk = Talk(Transcript(text=text, max_entries=max_entries, max_bytes=MIN_BYTES))
     transcript = talk.transcript
     for one_update in updates:
-        talk.feed(update("s1", **{"kind": "", **one_update}))
+        talk.take(one_update)
+        states = transcript.weight - sum(entry.weight for entry in transcript.entries)
+        assert 0 <= states <= 7 * MIN_BYTES // STATE_SHARE
         assert transcript.weight <= MIN_BYTES
         assert len(transcript.entries) <= max_entries
         numbers = [entry.number for entry in transcript.entries]
@@ -888,8 +938,8 @@ DONE = st.tuples(st.just("tool"), st.sampled_from(["t1", "t2"]), st.text(max_siz
 STATE = st.tuples(st.just("state"), st.none(), st.just(""))
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.lists(SAID | DONE | STATE, max_size=40))
+@settings(QUIET, max_examples=150)
+@given(st.lists(SAID | DONE | STATE, max_size=30))
 def test_any_interleaving_keeps_all_text_in_order(steps: list[tuple[str, str | None, str]]) -> None:
     talk = Talk()
     by_id: dict[tuple[str, str], str] = {}
@@ -937,64 +987,93 @@ def key(entry: Entry) -> tuple[str, str | None]:
 
 
 def plain_chunks(session: Session, count: int) -> Iterator[Update]:
-    for n in range(count):
-        update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": f"word {n} "}}
-        yield AgentMessageChunk(session, None, update, "", "", 1.0)
+    return (chunk_event(session, f"word {n} ") for n in range(count))
 
 
 def interleaved_chunks(session: Session, count: int) -> Iterator[Update]:
-    for n in range(count):
-        content = {"type": "text", "text": f"word {n} "}
-        update = {"sessionUpdate": "agent_message_chunk", "content": content, "messageId": f"m{n % 50}"}
-        yield AgentMessageChunk(session, None, update, "", "", 1.0)
+    return (chunk_event(session, f"word {n} ", messageId=f"m{n % 50}") for n in range(count))
 
 
 def tool_updates(session: Session, count: int) -> Iterator[Update]:
     for n in range(count):
-        update = {"sessionUpdate": "tool_call_update", "toolCallId": f"t{n % 1000}", "title": f"{n}"}
+        update: Message = {"sessionUpdate": "tool_call_update", "toolCallId": f"t{n % 1000}", "title": f"{n}"}
         yield ToolCallUpdate(session, None, update, "", "", 1.0)
 
 
-def cost(make: Callable[[Session, int], Iterator[Update]], count: int, how: dict[str, int]) -> float:
-    """Processor time to take so many updates and to render what came of them: the best of three."""
-    session = Talk().session
-    events = list(make(session, count))
-    times = []
+def take_all(events: Iterable[Event], how: dict[str, int]) -> None:
+    """Take the updates and render what came of them."""
+    transcript = Transcript(**how)  # type: ignore[arg-type]  # bounds
+    for event in events:
+        transcript.add(event)
+    assert transcript.to_text()
+    assert transcript.to_json()
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """How many functions are called to do something."""
+    calls = 0
+
+    def count_call(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count_call)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def steps(make: Callable[[Session, int], Iterator[Update]], count: int, how: dict[str, int]) -> int:
+    events = list(make(Talk().session, count))
+    return calls_of(lambda: take_all(events, how))
+
+
+def seconds(events: list[Update], how: dict[str, int]) -> float:
+    """Processor time to take the updates."""
     gc.collect()
     gc.disable()
     try:
-        for _ in range(3):
-            transcript = Transcript(**how)  # type: ignore[arg-type]  # bounds
-            began = time.process_time()
-            for event in events:
-                transcript.add(event)
-            assert transcript.to_text()
-            assert transcript.to_json()
-            times.append(time.process_time() - began)
+        began = time.process_time()
+        take_all(events, how)
+        return time.process_time() - began
     finally:
         gc.enable()
-    return min(times)
 
 
-@pytest.mark.parametrize("how", [{}, {"max_bytes": 100_000, "max_entries": 100}], ids=["roomy", "tight"])
+BOUNDS = pytest.mark.parametrize("how", [{}, {"max_bytes": 100_000, "max_entries": 100}], ids=["roomy", "tight"])
+
+
+@BOUNDS
 @pytest.mark.parametrize("make", [plain_chunks, interleaved_chunks, tool_updates])
-def test_twice_the_updates_cost_less_than_three_times(
+def test_twice_the_updates_take_twice_the_steps(
     make: Callable[[Session, int], Iterator[Update]], how: dict[str, int]
 ) -> None:
-    assert cost(make, 200_000, how) < 3 * cost(make, 100_000, how)
+    assert steps(make, 20_000, how) < 2.1 * steps(make, 10_000, how)
 
 
-def test_many_turns_cost_no_more_than_their_calls() -> None:
-    """Closing what is open does not go through what is closed: 3,000 turns with 10 calls each take a moment."""
+@BOUNDS
+def test_200_000_chunks_cost_less_than_three_times_100_000(how: dict[str, int]) -> None:
+    events = list(plain_chunks(Talk().session, 200_000))
+    # A busy machine disturbs one measurement, not all of them; what is quadratic takes four times each time.
+    pairs = ((seconds(events[:100_000], how), seconds(events, how)) for _ in range(6))
+    assert any(double < 3 * single for single, double in pairs)
+
+
+def test_the_end_of_a_turn_does_not_go_through_earlier_turns() -> None:
     talk = Talk()
-    for n in range(300):
+    taken = []
+    for n in range(100):
         talk.prompt()
         for call in range(10):
             talk.tool(f"{n}.{call}", "tool_call")
-        talk.end()
-        assert not talk.transcript._open
+        ended = talk.driver.feed(result(talk.prompt_id, {"stopReason": "end_turn"}))
+        taken.append(calls_of(partial(talk.hear, ended)))
+    assert max(taken) <= taken[0] + 5
     assert all(call.closed for call in talk.transcript.tool_calls)
-    assert len(talk.transcript.tool_calls) == 3000
+    assert len(talk.transcript.tool_calls) == 1000
 
 
 # ── Rendering ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -1014,16 +1093,14 @@ def check_markdown(markdown: str) -> None:
             continue
         assert "\r" not in line
         free = outside_code(line)
-        assert free == "" or free.startswith((">", "# ", "### ", "- [", "*")) or free in ("", ",") or is_label(free), (
-            line
-        )
+        assert free.startswith((">", "# ", "### ", "- [", "*")) or free.strip("(), ") in {"", *LABELS}, line
     assert fence == ""
 
 
-def is_label(free: str) -> bool:
-    words = ("At:", "Block:", "Content:", "Diff:", "Dropped:", "Error:", "Audio:", "Image:", "Input:", "Link:")
-    words += ("Not in the agent's context any more:", "Output:", "Resource:", "Revised:", "Terminal:")
-    return free.strip() in words or set(free) <= {",", " "}
+LABELS = {
+    *("At:", "Audio:", "Block:", "Content:", "Diff:", "Dropped:", "Error:", "Image:", "Input:", "Link:"),
+    *("Not in the agent's context any more:", "Output:", "Resource:", "Revised:", "Terminal:"),
+}
 
 
 def outside_code(line: str) -> str:
@@ -1068,7 +1145,7 @@ NASTY_TEXT = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(QUIET, max_examples=300)
 @given(st.lists(st.tuples(st.sampled_from(range(9)), NASTY_TEXT), max_size=12))
 def test_markdown_keeps_everything_in_its_place(steps: list[tuple[int, str]]) -> None:
     talk = Talk()
@@ -1183,7 +1260,7 @@ def test_plain_text_looks_like_this() -> None:
     assert talk.transcript.to_markdown() == (
         "### User\n\n> list files\n\n"
         "### Agent\n\n> Let me look.\n\n"
-        "### Tool `ls`\n\n`execute`, `completed`\n\n```\nout\n```\n\n"
+        "### Tool `ls`\n\n(`execute`, `completed`)\n\n```\nout\n```\n\n"
         "### Agent\n\n> One file.\n\n"
         "### Turn ended `end_turn`\n\n"
         "### Plan\n\n- [x] look\n- [ ] tell (in\\_progress)\n"
@@ -1202,7 +1279,7 @@ def test_marks_are_shown() -> None:
     ):
         transcript.add(event)
     assert transcript.to_text() == "[agent (replayed)]\nold"
-    assert transcript.to_markdown() == "### Agent\n\n`replayed`\n\n> old\n"
+    assert transcript.to_markdown() == "### Agent\n\n(`replayed`)\n\n> old\n"
 
 
 def test_the_stored_form_names_everything() -> None:

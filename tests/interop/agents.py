@@ -142,8 +142,18 @@ def install(name: str) -> Path:
         RuntimeError: npm failed or took too long.
     """
     agent = AGENTS[name]
+    return install_pinned(name, agent.package, agent.npm_options)
+
+
+def install_pinned(name: str, package: str, npm_options: tuple[str, ...] = ()) -> Path:
+    """The same for any package with its pins in npm/NAME.
+
+    Raises:
+        RuntimeError: npm failed or took too long.
+    """
+    pins: dict[str, str] = json.loads((PINS / name / "package.json").read_text("utf-8"))["dependencies"]
     cache = Path(os.environ.get("ACP_AGENTS_CACHE") or REPOSITORY / ".cache" / "agents")
-    target = cache / f"{name}-{agent.version}"
+    target = cache / f"{name}-{pins[package]}"
     if target.is_dir():
         return target
     cache.mkdir(parents=True, exist_ok=True)
@@ -151,7 +161,7 @@ def install(name: str) -> Path:
     with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=cache) as folder:
         fresh = Path(folder) / "install"
         shutil.copytree(PINS / name, fresh)
-        _npm_ci(fresh, agent.npm_options)
+        _npm_ci(fresh, npm_options)
         try:
             fresh.rename(target)
         except OSError:

@@ -222,7 +222,7 @@ def test_A5_requests_in_the_tail_are_history_still_open_or_raised_once_it_is_ove
     _, held = only(old.log, PermissionRequested)
     reading = one(old.log, ReadTextFileRequested)
     snapshot = stored(old.conn.snapshot())
-    unseen = permission(0, "s1", title="unseen")
+    unseen = permission(9, "s1", title="unseen")
     driver = attached(prompt, snapshot)
     events = driver.feed(*lines, chunk("s1", "x"), unseen)
     # The answered one is history, the open ones are not raised again, the new one waits for the tail's end.
@@ -237,7 +237,7 @@ def test_A5_requests_in_the_tail_are_history_still_open_or_raised_once_it_is_ove
     driver.conn.answer_permission(held.request_id, "no")
     driver.conn.respond(reading.request_id, {"content": ""})
     driver.conn.answer_permission(raised.request_id, "yes")
-    assert [message["id"] for message in driver.sent()] == [1, 2, 0]
+    assert [message["id"] for message in driver.sent()] == [1, 2, 9]
     with pytest.raises(LocalProtocolError):
         driver.conn.answer_permission(held.request_id, "no")
     # The owner may say that the tail is over; a restored permission is not held for ever either.
@@ -250,7 +250,7 @@ def test_A5_requests_in_the_tail_are_history_still_open_or_raised_once_it_is_ove
     assert (answered.request_id, answered.by, answered.option_id) == (held.request_id, "deadline", "no")
     # A turn that ended in the tail takes its questions with it, and an id that came again the older one.
     driver = attached(prompt, None)
-    driver.feed(unseen, permission(0, "s1", title="later"))
+    driver.feed(unseen, permission(9, "s1", title="later"))
     assert [event.title for event in only(driver.wait(QUIET), PermissionRequested)] == ["later"]
     driver = attached(prompt, None)
     driver.feed(unseen, result(prompt, {"stopReason": "end_turn"}))

@@ -27,6 +27,7 @@ from acp_core import (
     UsageUpdate,
     WriteFailed,
 )
+from acp_core.usage import classify_error
 from tests.core.helpers import (
     CWD,
     FULL_AGENT,
@@ -297,6 +298,22 @@ def test_C11_only_an_answer_to_the_prompts_own_id_ends_the_turn() -> None:
     failed = one(driver.feed(error(prompt, -32603, "overloaded")), TurnFailed)
     assert (failed.outcome, failed.prompt_id) == ("error", prompt)
     assert session.state == "idle"
+
+
+def test_C11_an_error_is_told_apart_on_the_prompt_and_stays_generic_elsewhere() -> None:
+    for message, data, kind in (
+        ("Internal error", {"error": {"type": "permission_error", "message": "not you"}}, "account"),
+        ("The model `large` does not exist", None, "model_gone"),
+        ("File not found", None, "generic"),
+        ("overloaded", None, "generic"),
+    ):
+        driver, _, prompt = prompting_client()
+        refusal = error(prompt, -32603, message)
+        if data is not None:
+            refusal["error"] = {"code": -32603, "message": message, "data": data}
+        failure = one(driver.feed(refusal), TurnFailed).error
+        assert classify_error(failure) == kind
+        assert classify_error(failure, "session_new") == "generic"
 
 
 def identities(events: list[Event]) -> set[object]:

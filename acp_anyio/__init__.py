@@ -1,0 +1,24 @@
+"""The Agent Client Protocol on asyncio and trio, through anyio.
+
+``open_agent`` starts an agent, ``connect`` reaches one over a transport, ``serve`` is one. Events and errors are those
+of ``acp_core``.
+"""
+
+from acp_core.inbox import HandlerFailed
+
+from .agent import AgentSession, AgentTurn, PromptAgent, serve, serve_on
+from .client import Agent, Session, Turn, connect, open_agent
+
+__all__ = (
+    "Agent",
+    "AgentSession",
+    "AgentTurn",
+    "HandlerFailed",
+    "PromptAgent",
+    "Session",
+    "Turn",
+    "connect",
+    "open_agent",
+    "serve",
+    "serve_on",
+)

@@ -1,0 +1,317 @@
+"""The agent's side: an object with the methods it serves, its sessions, and the turns it answers."""
+
+from __future__ import annotations
+
+import inspect
+import secrets
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol, TypedDict
+
+from acp_core import (
+    V1,
+    AgentConnection,
+    PromptRequested,
+    RequestReceived,
+    ServedSession,
+    TurnCancelReceived,
+)
+from acp_core.errors import METHOD_NOT_FOUND
+
+from .connection import Link, advertised
+from .stdio import claimed_stdio
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from typing import Unpack
+
+    from anyio.abc import ByteStream, ObjectStream
+
+    from acp_core import Event, Limits, MethodTable
+
+# The method of an agent that serves each row of the method table, by the row's key.
+SERVED = {
+    "session_new": "new_session",
+    "session_load": "load_session",
+    "session_resume": "resume_session",
+    "session_list": "list_sessions",
+    "session_close": "close_session",
+    "session_delete": "delete_session",
+    "session_set_mode": "set_mode",
+    "session_set_config_option": "set_config_option",
+    "authenticate": "authenticate",
+    "logout": "logout",
+    "": "extension",
+}
+ACCEPTED = ("session_new", "session_load", "session_resume")
+
+
+class PromptAgent(Protocol):
+    """An agent: any object with ``prompt``, plain or async; it returns a stop reason, None for end_turn.
+
+    It may also define ``new_session(request)`` (returns an id, a result with ``sessionId``, or None for an id made
+    here), ``load_session(request, session)`` and ``resume_session(request, session)`` (a load sends the history and
+    returns), ``list_sessions``, ``close_session``, ``delete_session``, ``set_mode``, ``set_config_option``,
+    ``authenticate``, ``logout`` and ``extension``, each with ``(request)`` and returning the result, and
+    ``cancel(turn)``, told of a cancel. What is not defined is answered -32601 and not advertised. Any of them may raise
+    RequestError; anything else raised is answered -32603 and reported as HandlerFailed.
+    """
+
+    def prompt(self, turn: AgentTurn, /) -> Awaitable[str | None] | str | None:
+        """Serve a turn. When the client cancels it, this is cancelled, and ``cancelled`` is answered."""
+
+
+class ServeOptions(TypedDict, total=False):
+    """What ``serve`` and ``serve_on`` take besides the agent; see ``serve_on``."""
+
+    limits: Limits | None
+    methods: MethodTable
+    extensions: Sequence[str]
+    info: Mapping[str, object] | None
+    capabilities: Mapping[str, object] | None
+    auth_methods: Sequence[Mapping[str, object]] | None
+    on_event: Callable[[Event], None] | None
+
+
+async def serve(agent: PromptAgent, **options: Unpack[ServeOptions]) -> None:
+    """Serve one client over this process's stdin and stdout, until its input ends.
+
+    Both are claimed meanwhile: a stray print goes to stderr, reading stdin finds nothing.
+
+    Raises:
+        TypeError, LocalProtocolError: an option is wrong.
+    """
+    with claimed_stdio() as stream:
+        try:
+            await serve_on(agent, stream, **options)
+        finally:
+            await stream.aclose()
+
+
+async def serve_on(
+    agent: PromptAgent, transport: ByteStream | ObjectStream[bytes | str], **options: Unpack[ServeOptions]
+) -> None:
+    """Serve one client over a transport, as ``connect`` takes it, until its input ends.
+
+    Args:
+        limits, methods, extensions, info, auth_methods: as ``AgentConnection``.
+        capabilities: merged over those that follow from the methods ``agent`` defines.
+        on_event: told, in order, every event that nothing else consumes. Without it a HandlerFailed is printed to
+            stderr.
+
+    Raises:
+        TypeError, LocalProtocolError: an option is wrong.
+    """
+    server = Server(agent, transport, **options)
+    async with server.link.run():
+        await server.link.over.wait()
+
+
+class Server:
+    """An agent on one connection."""
+
+    def __init__(
+        self,
+        agent: PromptAgent,
+        transport: ByteStream | ObjectStream[bytes | str],
+        *,
+        limits: Limits | None = None,
+        methods: MethodTable = V1,
+        extensions: Sequence[str] = (),
+        info: Mapping[str, object] | None = None,
+        capabilities: Mapping[str, object] | None = None,
+        auth_methods: Sequence[Mapping[str, object]] | None = None,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> None:
+        if not callable(getattr(agent, "prompt", None)):
+            raise TypeError(f"an agent needs a method prompt(turn); {type(agent).__name__} has none")
+        self._agent = agent
+        self._turns: dict[str, AgentTurn] = {}
+        defined = [key for key, name in SERVED.items() if self._method(name) is not None]
+        self.connection = AgentConnection(
+            nonce=secrets.token_hex(8),
+            limits=limits,
+            methods=methods,
+            extensions=extensions,
+            capabilities=_merged(advertised(methods, defined, ("bool", "object")), capabilities or {}),
+            info=info,
+            auth_methods=auth_methods or (),
+        )
+        self.link = Link(self.connection, transport, act=self._act, on_event=on_event)
+
+    def _method(self, name: str) -> Callable[..., object] | None:
+        found: object = getattr(self._agent, name, None)
+        return found if callable(found) else None
+
+    def _act(self, event: Event) -> bool:
+        if isinstance(event, PromptRequested):
+            turn = self._turns[event.request_id] = AgentTurn(self, event)
+            self.link.spawn(event, lambda: self._prompt(event, turn))
+        elif isinstance(event, RequestReceived):
+            self.link.spawn(event, lambda: self._serve(event))
+        elif isinstance(event, TurnCancelReceived) and event.request_id in self._turns:
+            running = self._turns[event.request_id]
+            running.cancelled = True
+            if (notice := self._method("cancel")) is not None:
+                self.link.start_soon(lambda: self._notice(notice, running, event))
+            self.link.cancel_handler(event.request_id)
+        else:
+            return False
+        return True
+
+    async def _prompt(self, event: PromptRequested, turn: AgentTurn) -> Callable[[], None]:
+        try:
+            found = self._agent.prompt(turn)
+            reason = await found if inspect.isawaitable(found) else found
+        finally:
+            del self._turns[event.request_id]
+        return lambda: self.connection.end_turn(event.request_id, reason if reason is not None else "end_turn")
+
+    async def _serve(self, event: RequestReceived) -> Callable[[], None]:
+        connection = self.connection
+        method = self._method(SERVED.get(event.key, ""))
+        result: object = None
+        if method is not None:
+            rest = (AgentSession(self, event.session),) if event.key in ACCEPTED[1:] else ()
+            result = method(event, *rest)
+            if inspect.isawaitable(result):
+                result = await result
+        elif event.key != "session_new":
+            return lambda: connection.respond_error(
+                event.request_id, METHOD_NOT_FOUND, f"{event.method} is not served by this agent"
+            )
+        if event.key not in ACCEPTED:
+            answer = _mapping(result)
+            return lambda: connection.respond(event.request_id, answer)
+        body = _mapping({"sessionId": result} if isinstance(result, str) else result)
+        if event.key == "session_new":
+            body.setdefault("sessionId", secrets.token_hex(16))
+        return lambda: connection.respond(event.request_id, body)
+
+    async def _notice(self, notice: Callable[..., object], turn: AgentTurn, event: Event) -> None:
+        try:
+            found = notice(turn)
+            if inspect.isawaitable(found):
+                await found
+        except Exception as why:
+            self.link.failed(event, why)
+
+
+class AgentSession:
+    """A session that this agent serves."""
+
+    def __init__(self, server: Server, handle: object) -> None:
+        assert isinstance(handle, ServedSession)
+        self.handle = handle
+        self._server = server
+
+    @property
+    def session_id(self) -> str:
+        """The id that this agent gave it."""
+        return self.handle.session_id or ""
+
+    @property
+    def cwd(self) -> str:
+        """The client's working directory."""
+        return self.handle.cwd
+
+    async def send(self, text: str, *, message_id: str | None = None) -> None:
+        """Send a piece of the agent's message. Waits while more than 1 MiB is unsent.
+
+        Raises:
+            TypeError, LocalProtocolError: as ``AgentConnection.update_text``.
+        """
+        await self._text("message", text, message_id)
+
+    async def think(self, text: str, *, message_id: str | None = None) -> None:
+        """Send a piece of the agent's reasoning; see ``send``."""
+        await self._text("thought", text, message_id)
+
+    async def echo(self, text: str, *, message_id: str | None = None) -> None:
+        """Send a piece of the user's message, as a replayed history has it; see ``send``."""
+        await self._text("user", text, message_id)
+
+    async def update(self, update: Mapping[str, object]) -> None:
+        """Send one update, as on the wire. Waits while more than 1 MiB is unsent.
+
+        Raises:
+            TypeError, LocalProtocolError: as ``AgentConnection.update``.
+        """
+        self._server.link.call(lambda: self._server.connection.update(self.handle, update))
+        await self._server.link.drained()
+
+    async def ask_permission(
+        self,
+        tool_call: Mapping[str, object],
+        options: Sequence[Mapping[str, object]],
+        *,
+        deadline: float | None = None,
+    ) -> str | None:
+        """Ask the client whether a tool call may run. ``deadline`` is in seconds.
+
+        Returns: the id of the option that was chosen, None for cancelled.
+
+        Raises:
+            RequestError, RequestTimeout, ConnectionClosed, RemoteProtocolError: there is no answer.
+            TypeError, LocalProtocolError: as ``AgentConnection.ask_permission``.
+        """
+        result = await self._server.link.ask(
+            lambda token: self._server.connection.ask_permission(
+                self.handle, tool_call, options, deadline=deadline, token=token
+            )
+        )
+        outcome = result.get("outcome") if isinstance(result, dict) else None
+        chosen = outcome.get("optionId") if isinstance(outcome, dict) else None
+        return chosen if isinstance(chosen, str) else None
+
+    async def request(
+        self, method: str, params: Mapping[str, object] | None = None, *, deadline: float | None = None
+    ) -> object:
+        """Ask something else of the client about this session, by the name on the wire. ``deadline`` is in seconds.
+
+        Raises:
+            RequestError, RequestTimeout, ConnectionClosed, RemoteProtocolError: there is no result.
+            TypeError, LocalProtocolError: as ``Connection.request``.
+        """
+        return await self._server.link.ask(
+            lambda token: self._server.connection.request(
+                method, params, session=self.handle, deadline=deadline, token=token
+            )
+        )
+
+    async def _text(self, kind: str, text: str, message_id: str | None) -> None:
+        self._server.link.call(lambda: self._server.connection.update_text(self.handle, kind, message_id, delta=text))
+        await self._server.link.drained()
+
+
+class AgentTurn(AgentSession):
+    """A prompt to answer: what was asked, and everything that may be sent about its session."""
+
+    def __init__(self, server: Server, event: PromptRequested) -> None:
+        super().__init__(server, event.session)
+        self.event = event
+        self.cancelled = False
+        self.session = AgentSession(server, event.session)
+
+    @property
+    def text(self) -> str:
+        """The text of the prompt."""
+        return self.event.text
+
+    @property
+    def prompt(self) -> Sequence[Mapping[str, object]]:
+        """The content blocks of the prompt, as on the wire."""
+        return self.event.prompt
+
+
+def _mapping(result: object) -> dict[str, object]:
+    if result is not None and not isinstance(result, Mapping):
+        raise TypeError(f"a method of an agent returned a {type(result).__name__}; it returns a mapping or None")
+    return dict(result) if result is not None else {}
+
+
+def _merged(base: Mapping[str, object], over: Mapping[str, object]) -> dict[str, object]:
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        merged[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged

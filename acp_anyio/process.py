@@ -1,0 +1,177 @@
+"""The agent's process: started in a group of its own, its stderr always drained, ended by a bounded ladder."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.streams.stapled import StapledByteStream
+
+from acp_core import AgentExited, AgentNotStarted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from anyio.abc import Process
+
+    from acp_core import ConnectionClosed
+
+STDERR_TAIL = 64 * 1024
+# How long the end of stderr is waited for once the process is gone, in seconds: another process may hold it open.
+LAST_WORDS = 0.25
+
+
+class AgentProcess:
+    """A running agent. Its stdin and stdout are ``stream``.
+
+    ``stop`` ends it: stdin is closed, then TERM and KILL go to its group, each after a wait. What is left of the group
+    when the agent itself has gone is killed too.
+    """
+
+    def __init__(self, process: Process, on_stderr: Callable[[bytes], None] | None) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.pid = process.pid
+        self.stream = StapledByteStream(process.stdin, process.stdout)
+        self._stdin = process.stdin
+        self._process = process
+        self._on_stderr = on_stderr
+        self._tail = bytearray()
+        self._stderr_done = anyio.Event()
+        self._ended = anyio.Event()
+        self._survivors = False
+
+    @classmethod
+    async def start(
+        cls,
+        command: str | Sequence[str],
+        *,
+        cwd: str | os.PathLike[str] | None,
+        env: Mapping[str, str] | None,
+        on_stderr: Callable[[bytes], None] | None,
+    ) -> AgentProcess:
+        """Start a command. A str is split as a POSIX shell would.
+
+        Raises:
+            AgentNotStarted: there is no such program, it may not be run, or the command is empty.
+        """
+        try:
+            arguments = shlex.split(command) if isinstance(command, str) else [os.fspath(part) for part in command]
+        except ValueError as why:
+            raise AgentNotStarted(f"the agent was not started: the command {command!r} cannot be split: {why}") from why
+        if not arguments:
+            raise AgentNotStarted("the agent was not started: the command is empty")
+        try:
+            # A cancellation between the start and its report would leave a process that nobody knows.
+            with anyio.CancelScope(shield=True):
+                process = await anyio.open_process(
+                    arguments,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    cwd=cwd,
+                    env=env,
+                    start_new_session=True,
+                )
+        except (OSError, ValueError) as why:
+            raise AgentNotStarted(f"the agent was not started: {arguments[0]!r}: {why}") from why
+        return cls(process, on_stderr)
+
+    @property
+    def tail(self) -> bytes:
+        """The end of what it wrote to stderr, at most 64 KiB."""
+        return bytes(self._tail)
+
+    def exit_error(self, error: ConnectionClosed) -> AgentExited | None:
+        """The error that tells how the process ended, in place of ``error``; None while it runs."""
+        code = self._process.returncode
+        if code is None:
+            return None
+        name = None
+        if code < 0:
+            try:
+                name = signal.Signals(-code).name
+            except ValueError:
+                name = f"signal {-code}"
+        return AgentExited(error.reason, returncode=code, signal=name, stderr_tail=self.tail, dispatch=error.dispatch)
+
+    async def wait_ended(self, seconds: float) -> None:
+        """Wait for the process's end, and for the end of its stderr, for at most so long."""
+        with anyio.move_on_after(seconds):
+            await self._ended.wait()
+
+    async def drain_stderr(self) -> None:
+        """Read stderr to its end, so that the agent never blocks on it."""
+        stream = self._process.stderr
+        assert stream is not None
+        try:
+            async for data in stream:
+                self._tail += data
+                del self._tail[:-STDERR_TAIL]
+                if self._on_stderr is not None:
+                    try:
+                        self._on_stderr(data)
+                    except Exception as why:
+                        traceback.print_exception(why)
+        except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass
+        finally:
+            self._stderr_done.set()
+
+    async def watch(self) -> None:
+        """Wait until the process has ended and said its last words."""
+        await self._process.wait()
+        self._look_for_survivors()
+        with anyio.move_on_after(LAST_WORDS):
+            await self._stderr_done.wait()
+        self._ended.set()
+
+    async def stop(self, grace: float) -> None:
+        """End the process: each step waits at most ``grace`` seconds. Harmless when it has ended before."""
+        try:
+            with anyio.move_on_after(grace):
+                await self._stdin.aclose()
+        except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass
+        for number in ("SIGTERM", "SIGKILL"):
+            if await self._gone(grace):
+                break
+            self._signal(number)
+        await self._gone(grace)
+        if self._survivors:
+            # The group's id cannot have been given to another one: it had members when the agent was reaped.
+            self._survivors = False
+            self._signal("SIGKILL")
+        with anyio.move_on_after(grace):
+            await self._process.aclose()
+
+    async def _gone(self, grace: float) -> bool:
+        with anyio.move_on_after(grace):
+            await self._process.wait()
+            self._look_for_survivors()
+            return True
+        return False
+
+    def _look_for_survivors(self) -> None:
+        if sys.platform != "win32" and not self._ended.is_set():
+            try:
+                os.killpg(self.pid, 0)
+                self._survivors = True
+            except OSError:
+                pass
+
+    def _signal(self, name: str) -> None:
+        try:
+            if sys.platform == "win32":
+                self._process.kill() if name == "SIGKILL" else self._process.terminate()
+            else:
+                os.killpg(self.pid, signal.Signals[name])
+        except OSError:
+            # It has ended in the meantime.
+            pass

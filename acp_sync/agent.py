@@ -1,0 +1,359 @@
+"""The agent's front: an object with the methods it serves, and what it is given to answer with."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Protocol, TypedDict, Unpack
+
+from acp_core import (
+    V1,
+    AgentConnection,
+    CancelRequested,
+    ConnectionOver,
+    Event,
+    HandlerFailed,
+    Limits,
+    LocalProtocolError,
+    MethodTable,
+    PromptRequested,
+    RequestAbandoned,
+    RequestReceived,
+    RequestSettled,
+    ServedSession,
+    SessionSetupRequested,
+    TurnCancelReceived,
+)
+from acp_core.errors import METHOD_NOT_FOUND, ACPError
+from acp_core.events import get_object, get_str
+from acp_core.inbox import Inbox
+
+from .client import derived, own_dict, settled
+from .connection import Driver, Waiter
+from .transport import Pair, Transport, adapt
+
+# Method-table key to the name of the agent's method that serves it.
+SERVED = {
+    "session_prompt": "prompt",
+    "session_new": "new_session",
+    "session_load": "load_session",
+    "session_resume": "resume_session",
+    "session_list": "list_sessions",
+    "session_close": "close_session",
+    "session_delete": "delete_session",
+    "session_set_mode": "set_mode",
+    "session_set_config_option": "set_config_option",
+    "authenticate": "authenticate",
+    "logout": "logout",
+}
+# These take the session as a second argument.
+REOPENS = ("session_load", "session_resume")
+
+
+class PromptAgent(Protocol):
+    """An agent, as small as it can be. Every other method is found by its name.
+
+    ``prompt(turn)`` answers a prompt: a stop reason, or None for end_turn. Optional: ``new_session(request)`` gives the
+    new session's id, None to have one made, or the whole result with its ``sessionId``;
+    ``load_session(request, session)`` sends the history and returns the rest of the result or None, as
+    ``resume_session(request, session)`` does without a history; ``list_sessions``, ``close_session``,
+    ``delete_session``, ``set_mode``, ``set_config_option``, ``authenticate``, ``logout`` and ``extension`` get the
+    request and return the result or None; ``cancel(turn)`` is told that a turn was cancelled. What is not defined is
+    answered -32601 and not advertised. Each call has a thread of its own. A RequestError is answered as it is, any
+    other exception -32603 without its text.
+    """
+
+    def prompt(self, turn: AgentTurn, /) -> str | None:
+        """Answer a prompt."""
+
+
+class ServeOptions(TypedDict, total=False):
+    """What ``serve`` and ``serve_on`` take besides the agent; see ``serve_on``."""
+
+    limits: Limits | None
+    methods: MethodTable
+    extensions: Iterable[str]
+    info: Mapping[str, object] | None
+    capabilities: Mapping[str, object] | None
+    auth_methods: Sequence[Mapping[str, object]] | None
+    on_event: Callable[[Event], None] | None
+    close_grace: float
+
+
+class AgentSession:
+    """A session that the agent serves. Everything may be called from any thread, between turns too."""
+
+    def __init__(self, driver: Driver, connection: AgentConnection, handle: ServedSession) -> None:
+        self.handle = handle
+        self._driver = driver
+        self._connection = connection
+
+    @property
+    def session_id(self) -> str:
+        """Its id."""
+        return self.handle.session_id or ""
+
+    @property
+    def cwd(self) -> str:
+        """The absolute working directory that the client gave."""
+        return self.handle.cwd
+
+    def send(self, text: str, *, message_id: str | None = None) -> None:
+        """Send a piece of the answer. Waits while the client reads too slowly.
+
+        Raises:
+            TypeError, LocalProtocolError: see ``AgentConnection.update_text``.
+            ConnectionClosed: the client has gone.
+        """
+        self._text("message", text, message_id)
+
+    def think(self, text: str, *, message_id: str | None = None) -> None:
+        """Send a piece of reasoning. Waits and raises as ``send``."""
+        self._text("thought", text, message_id)
+
+    def echo(self, text: str, *, message_id: str | None = None) -> None:
+        """Send a piece of a user's message, as a history has it. Waits and raises as ``send``."""
+        self._text("user", text, message_id)
+
+    def update(self, update: Mapping[str, object]) -> None:
+        """Send any update: an object with ``sessionUpdate``, as on the wire. Waits and raises as ``send``."""
+        self._driver.pace(self._stop)
+        self._driver.intent(self._connection.update, self.handle, dict(update))
+
+    def _text(self, kind: str, text: str, message_id: str | None) -> None:
+        self._driver.pace(self._stop)
+        self._driver.intent(self._connection.update_text, self.handle, kind, message_id, delta=text)
+
+    def _stop(self) -> bool:
+        return False
+
+
+class AgentTurn(AgentSession):
+    """One prompt to answer: what was asked, and the ways to say something about it.
+
+    ``text`` is the prompt's text, ``prompt`` all its content blocks, ``session`` the session. ``cancel_event`` is set
+    when the client cancels the turn, and when it has gone.
+    """
+
+    def __init__(self, driver: Driver, connection: AgentConnection, event: PromptRequested) -> None:
+        assert isinstance(event.session, ServedSession)
+        super().__init__(driver, connection, event.session)
+        self.request_event = event
+        self.session = AgentSession(driver, connection, event.session)
+        self.text = event.text
+        self.prompt = event.prompt
+        self.cancel_event = threading.Event()
+        self.asking: Waiter | None = None
+
+    @property
+    def cancelled(self) -> bool:
+        """The client has cancelled the turn, or has gone: stop, and return. The core answers ``cancelled``."""
+        return self.cancel_event.is_set()
+
+    def wait_cancelled(self, timeout: float | None = None) -> bool:
+        """Wait up to ``timeout`` seconds; whether the turn is cancelled then. A sleep that a cancel ends."""
+        return self.cancel_event.wait(timeout)
+
+    def ask_permission(
+        self,
+        tool_call: Mapping[str, object],
+        options: Sequence[Mapping[str, object]],
+        *,
+        deadline: float | None = None,
+    ) -> str | None:
+        """Ask the client whether a tool call may run, and wait. See ``AgentConnection.ask_permission``.
+
+        Returns: the id of the chosen option, or None when the turn was cancelled.
+
+        Raises:
+            TypeError, LocalProtocolError: an argument is wrong.
+            RequestError, RequestTimeout, ConnectionClosed: there is no answer; do not run it.
+        """
+        waiter = self.asking = Waiter()
+        id = self._driver.intent(
+            self._connection.ask_permission,
+            self.handle,
+            dict(tool_call),
+            [dict(option) for option in options],
+            deadline=deadline,
+            token=waiter,
+        )
+        # A cancelled turn does not wait for a client that forgets to answer.
+        event = self._driver.wait(waiter.bell, lambda: waiter.event or (self if self.cancelled else None))
+        if not isinstance(event, RequestSettled):
+            with contextlib.suppress(LocalProtocolError):
+                self._driver.call(self._connection.cancel_request, id)
+            return None
+        if event.error is not None:
+            raise self._driver.explained(event.error)
+        result = event.result if isinstance(event.result, dict) else {}
+        return get_str(get_object(result, "outcome"), "optionId")
+
+    def request(
+        self, method: str, params: Mapping[str, object] | None = None, *, deadline: float | None = None
+    ) -> object:
+        """Ask the client something else about this session, and wait for the result. ``deadline`` is in seconds.
+
+        Raises:
+            TypeError, LocalProtocolError: see ``Connection.request``.
+            RequestError, RequestTimeout, RemoteProtocolError, ConnectionClosed: there is no result.
+        """
+        body = own_dict(params)
+        return settled(
+            self._driver,
+            lambda token: self._connection.request(method, body, session=self.handle, deadline=deadline, token=token),
+        )
+
+    def _stop(self) -> bool:
+        return self.cancelled
+
+
+class Desk:
+    """Gives each request to the agent's method."""
+
+    def __init__(self, agent: object, driver: Driver, connection: AgentConnection) -> None:
+        self._agent = agent
+        self._driver = driver
+        self._connection = connection
+        self._turns: dict[str, AgentTurn] = {}
+
+    def act(self, event: Event) -> bool:
+        """Take a request or a cancel; the lock is held."""
+        if isinstance(event, RequestReceived):
+            method = found(self._agent, SERVED.get(event.key, "extension"))
+            if method is None:
+                if event.key != "session_new":
+                    with contextlib.suppress(ACPError):
+                        message = f"{event.method} is not served here"
+                        self._connection.respond_error(event.request_id, METHOD_NOT_FOUND, message)
+                    return False
+                method = _no_opinion
+            serve = method
+            if isinstance(event, PromptRequested):
+                turn = self._turns[event.request_id] = AgentTurn(self._driver, self._connection, event)
+                self._driver.spawn(event, lambda: self._turn(turn, serve))
+            else:
+                self._driver.spawn(event, lambda: self._answer(event, serve))
+            return True
+        if isinstance(event, (TurnCancelReceived, CancelRequested, RequestAbandoned)):
+            self._cancel(event.request_id or "")
+        elif isinstance(event, ConnectionOver):
+            for request_id in [*self._turns]:
+                self._cancel(request_id)
+        return False
+
+    def _cancel(self, request_id: str) -> None:
+        turn = self._turns.get(request_id)
+        if turn is None or turn.cancelled:
+            return
+        turn.cancel_event.set()
+        if turn.asking is not None:
+            turn.asking.bell.ring()
+        notice = found(self._agent, "cancel")
+        if notice is not None:
+            self._driver.spawn(turn.request_event, partial(_tell, notice, turn))
+
+    def _turn(self, turn: AgentTurn, serve: Callable[..., object]) -> None:
+        request_id = turn.request_event.request_id
+        try:
+            stop_reason = serve(turn)
+            if stop_reason is not None and not isinstance(stop_reason, str):
+                raise TypeError(f"prompt() gave {type(stop_reason).__name__}, not a stop reason or None")
+            with contextlib.suppress(*((LocalProtocolError,) if turn.cancelled else ())):
+                stop_reason = "cancelled" if turn.cancelled else stop_reason or "end_turn"
+                self._driver.call(self._connection.end_turn, request_id, stop_reason)
+        finally:
+            self._turns.pop(request_id, None)
+
+    def _answer(self, event: RequestReceived, serve: Callable[..., object]) -> None:
+        handle = event.session
+        if event.key in REOPENS and isinstance(handle, ServedSession):
+            result = serve(event, AgentSession(self._driver, self._connection, handle))
+        else:
+            result = serve(event)
+        session_id: str | None = None
+        if event.key == "session_new" and not isinstance(result, Mapping):
+            session_id = result if isinstance(result, str) else secrets.token_hex(16)
+            result = None
+        if result is not None and not isinstance(result, Mapping):
+            raise TypeError(f"{event.method} was answered with {type(result).__name__}, not with a mapping or None")
+        body = own_dict(result)
+        if isinstance(event, SessionSetupRequested):
+            self._driver.call(self._connection.accept, event.request_id, session_id, body)
+        else:
+            self._driver.call(self._connection.respond, event.request_id, body)
+
+
+def found(agent: object, name: str) -> Callable[..., object] | None:
+    """A method of the agent, or None."""
+    method: object = getattr(agent, name, None)
+    return method if callable(method) else None
+
+
+def print_failure(event: Event) -> None:
+    """What ``serve`` does with events when nobody else wants them: tracebacks of the agent's methods go to stderr."""
+    if isinstance(event, HandlerFailed):
+        traceback.print_exception(event.exception, file=sys.stderr)
+
+
+def _tell(notice: Callable[..., object], turn: AgentTurn) -> None:
+    notice(turn)
+
+
+def _no_opinion(request: RequestReceived) -> None:
+    return None
+
+
+def serve_on(agent: PromptAgent, transport: Transport | socket.socket | Pair, **options: Unpack[ServeOptions]) -> None:
+    """Serve one client over a transport (see ``connect``) until it has gone.
+
+    Args:
+        agent: an object with the methods it serves, see ``PromptAgent``.
+        capabilities: the ``agentCapabilities``, merged over those that follow from the methods of ``agent``.
+        info: name, title and version of this agent.
+        auth_methods: the ways to log in, as on the wire.
+        limits, methods, extensions: as ``AgentConnection``.
+        on_event: gets every event that nothing else uses, in a thread of its own. Without it, tracebacks of the
+            agent's methods go to stderr.
+        close_grace: how long output and running methods may take when the client has gone, in seconds.
+
+    Raises:
+        TypeError, LocalProtocolError: an argument is wrong.
+    """
+    if found(agent, "prompt") is None:
+        raise TypeError(f"an agent needs a method prompt(turn); {type(agent).__name__} has none")
+    served = {key: name for key, name in SERVED.items() if found(agent, name) is not None}
+    methods = options.get("methods", V1)
+    connection = AgentConnection(
+        nonce=secrets.token_hex(8),
+        limits=options.get("limits"),
+        methods=methods,
+        extensions=options.get("extensions", ()),
+        capabilities=_merged(derived(served, methods), options.get("capabilities") or {}),
+        info=own_dict(options.get("info")),
+        auth_methods=[dict(method) for method in options.get("auth_methods") or ()],
+    )
+    grace = options.get("close_grace", 2.0)
+    driver = Driver(connection, adapt(transport), Inbox(), on_event=options.get("on_event") or print_failure)
+    driver.act = Desk(agent, driver, connection).act
+    driver.start()
+    try:
+        driver.join()
+        driver.flush(grace)
+        driver.join_handlers(grace)
+    finally:
+        driver.stop("the agent has stopped")
+
+
+def _merged(base: dict[str, object], over: Mapping[str, object]) -> dict[str, object]:
+    result = dict(base)
+    for name, value in over.items():
+        inner = result.get(name)
+        result[name] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, Mapping) else value
+    return result

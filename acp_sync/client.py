@@ -1,0 +1,673 @@
+"""The client's front: an agent that is connected, its sessions and their turns."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack, overload
+
+import acp_core
+from acp_core import (
+    V1,
+    AgentMessageChunk,
+    ClientConnection,
+    ConsumerTooSlow,
+    Event,
+    Limits,
+    LocalProtocolError,
+    MethodTable,
+    PermissionOption,
+    PermissionRequested,
+    Policy,
+    RequestReceived,
+    RequestSettled,
+    SessionFailed,
+    TurnEnded,
+    TurnFailed,
+)
+from acp_core.errors import METHOD_NOT_FOUND, ACPError, check_type
+from acp_core.inbox import MIB, Inbox, TurnToken
+from acp_core.methods import AGENT, NOTIFICATION_KIND
+from acp_core.permissions import DENY
+
+from .connection import Driver, Waiter
+from .transport import Pair, Transport, adapt
+
+if TYPE_CHECKING:
+    from acp_core.schema import Notification, Request
+
+    from .process import Process
+
+T = TypeVar("T")
+R = TypeVar("R")
+Handler = Callable[[RequestReceived], "Mapping[str, object] | None"]
+Ask = Callable[[PermissionRequested], "PermissionOption | str | None"]
+
+
+class OpenOptions(TypedDict, total=False):
+    """What ``ClientConnection.open_session`` takes besides the working directory; its docstring says what each is."""
+
+    resume: str | None
+    mcp_servers: Sequence[Mapping[str, object]]
+    additional_directories: Sequence[str]
+    auth: str | None
+    model: str | None
+    config: Mapping[str, str | bool] | None
+    replay: str
+    replay_quiet: float
+    replay_max: float
+    fresh_if_refused: bool
+    step_deadline: float
+    authenticate_deadline: float
+    meta: Mapping[str, object] | None
+
+
+class ConnectOptions(TypedDict, total=False):
+    """What ``connect`` and ``open_agent`` take besides the transport and ``permissions``; see ``connect``."""
+
+    capabilities: Mapping[str, object] | None
+    info: Mapping[str, object] | None
+    handlers: Mapping[str, Handler] | None
+    limits: Limits | None
+    methods: MethodTable
+    extensions: Iterable[str]
+    on_event: Callable[[Event], None] | None
+    close_grace: float
+    pause_at: int
+    full_at: int
+
+
+class Desk:
+    """Answers what the agent asks: permissions by the owner's callback, all else by handlers. Knows no front, so that
+    an owner who lets go of the front without closing it is noticed."""
+
+    def __init__(
+        self, driver: Driver, connection: ClientConnection, handlers: Mapping[str, Handler], ask: Ask | None
+    ) -> None:
+        self._driver = driver
+        self._connection = connection
+        self._handlers = dict(handlers)
+        self._ask = ask
+
+    def act(self, event: Event) -> bool:
+        """Take a request. One that nobody serves is answered here and reported."""
+        if isinstance(event, PermissionRequested):
+            if self._ask is None:
+                # The policy says ask and there is nobody: nothing is allowed in silence.
+                option = Policy().choose(DENY, event.options)
+                with contextlib.suppress(ACPError):
+                    self._connection.answer_permission(event.request_id, option)
+                return False
+            ask = self._ask
+            self._driver.spawn(event, lambda: self._permission(event, ask))
+            return True
+        if isinstance(event, RequestReceived):
+            handler = self._handlers.get(event.key or event.method)
+            if handler is None:
+                with contextlib.suppress(ACPError):
+                    message = f"{event.method} is not served here"
+                    self._connection.respond_error(event.request_id, METHOD_NOT_FOUND, message)
+                return False
+            self._driver.spawn(event, lambda: self._handle(event, handler))
+            return True
+        return False
+
+    def _permission(self, event: PermissionRequested, ask: Ask) -> None:
+        option = ask(event)
+        self._driver.call(self._connection.answer_permission, event.request_id, option)
+
+    def _handle(self, event: RequestReceived, handler: Handler) -> None:
+        result = handler(event)
+        self._driver.call(self._connection.respond, event.request_id, own_dict(result))
+
+
+class Turn:
+    """One prompt and what comes of it.
+
+    Iterate it for every event of the turn, in order; the last one is TurnEnded. Leaving the loop early detaches: the
+    turn runs on, what it still says is counted and discarded, and it holds up nobody. ``with turn:`` does the same at
+    the end of the block. Iteration and ``result`` raise the error of a turn that failed: RequestError,
+    RequestTimeout (no answer to a cancel), ConnectionClosed, AgentExited, RemoteProtocolError; and ConsumerTooSlow,
+    after which both may be tried again.
+    """
+
+    def __init__(
+        self, driver: Driver, connection: ClientConnection, handle: acp_core.Session, prompt_id: int, token: TurnToken
+    ) -> None:
+        self.prompt_id = prompt_id
+        self._driver = driver
+        self._connection = connection
+        self._handle = handle
+        self._channel = token.channel
+        waiter = token.waiter
+        assert isinstance(waiter, Waiter)
+        self._waiter = waiter
+
+    def __repr__(self) -> str:
+        return f"Turn(prompt_id={self.prompt_id}, session_id={self._handle.session_id!r})"
+
+    @property
+    def discarded(self) -> int:
+        """How many events of the turn were discarded because nobody read them."""
+        return self._channel.discarded
+
+    def __iter__(self) -> Iterator[Event]:
+        stays = False
+        try:
+            while True:
+                event = self._driver.wait(self._waiter.bell, self._next)
+                if isinstance(event, TurnFailed):
+                    self._raise(event)
+                yield event
+                if isinstance(event, TurnEnded):
+                    return
+        except ConsumerTooSlow:
+            stays = True
+            raise
+        finally:
+            if not stays:
+                self.detach()
+
+    def result(self) -> TurnEnded:
+        """Wait for the end of the turn. Unread events of it are discarded and counted.
+
+        A caller that is interrupted (KeyboardInterrupt) cancels the turn; the connection stays whole.
+        """
+        self.detach()
+        try:
+            event = self._driver.answer(self._waiter)
+        except ConsumerTooSlow:
+            raise
+        except BaseException:
+            self._give_up()
+            raise
+        if isinstance(event, TurnFailed):
+            self._raise(event)
+        assert isinstance(event, TurnEnded)
+        return event
+
+    def text(self) -> str:
+        """Wait for the end of the turn and give the text of the agent's message. Interrupted as ``result`` is."""
+        try:
+            return "".join([event.text for event in self if isinstance(event, AgentMessageChunk)])
+        except ACPError:
+            raise
+        except BaseException:
+            self._give_up()
+            raise
+
+    def cancel(self, *, deadline: float = 2.0, then: str = "report") -> None:
+        """Cancel the turn (see ``ClientConnection.cancel_turn``): it still ends by itself, so read on. Does not wait.
+
+        ``deadline`` is how long the agent may take, in seconds; then the turn fails with RequestTimeout.
+        """
+
+        def cancel() -> None:
+            turn = self._handle.turn
+            if turn is not None and turn.prompt_id == self.prompt_id:
+                self._connection.cancel_turn(self._handle, deadline=deadline, then=then)
+
+        self._driver.intent(cancel)
+
+    def detach(self) -> None:
+        """Stop reading. A second call does nothing."""
+        if not self._channel.detached:
+            self._driver.leave(self._channel)
+
+    def __enter__(self) -> Turn:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, why: BaseException | None, tb: TracebackType | None) -> None:
+        self.detach()
+
+    def __del__(self) -> None:
+        # A turn that nobody holds is read by nobody.
+        with contextlib.suppress(AttributeError):
+            self.detach()
+
+    def _next(self) -> Event | None:
+        channel = self._channel
+        return channel.take() or (self._waiter.event if channel.ended else None)
+
+    def _raise(self, event: TurnFailed) -> None:
+        error = self._driver.explained(event.error)
+        raise error from (event.error if error is not event.error else None)
+
+    def _give_up(self) -> None:
+        with contextlib.suppress(ACPError):
+            self.cancel()
+
+
+class Session:
+    """A session of the agent. ``handle`` is the core's: modes, options, commands, title, usage as the agent said."""
+
+    def __init__(self, driver: Driver, connection: ClientConnection, handle: acp_core.Session) -> None:
+        self.handle = handle
+        self._driver = driver
+        self._connection = connection
+
+    def __repr__(self) -> str:
+        return f"Session({self.session_id!r}, {self.state})"
+
+    @property
+    def session_id(self) -> str:
+        """The agent's id: store it to reopen the session later."""
+        return self.handle.session_id or ""
+
+    @property
+    def state(self) -> str:
+        """``idle``, ``prompting``, ``cancelling``, ``fenced``, ``closing`` or ``closed``."""
+        return self.handle.state
+
+    def prompt(
+        self,
+        content: str | Sequence[Mapping[str, object]],
+        *,
+        identity: str | None = None,
+        deadline: float | None = None,
+        meta: Mapping[str, object] | None = None,
+    ) -> Turn:
+        """Start a turn; returns at once. See ``ClientConnection.prompt`` for the arguments.
+
+        Raises:
+            TypeError, LocalProtocolError: an argument is wrong, or the session is not idle.
+            ConnectionClosed: the connection is over.
+        """
+        waiter = Waiter()
+        token = TurnToken(self._driver.inbox.channel(), waiter)
+        token.channel.wake = waiter.bell.ring
+        prompt_id = self._driver.intent(
+            self._connection.prompt,
+            self.handle,
+            content,
+            identity=identity,
+            deadline=deadline,
+            meta=meta,
+            token=token,
+        )
+        return Turn(self._driver, self._connection, self.handle, prompt_id, token)
+
+    def cancel(self, *, deadline: float = 2.0, then: str = "report") -> None:
+        """Cancel whatever turn the session has (see ``ClientConnection.cancel_turn``). Does not wait for its end."""
+        self._driver.intent(self._connection.cancel_turn, self.handle, deadline=deadline, then=then)
+
+    def close(self, *, deadline: float = 10.0) -> None:
+        """Close the session and wait for the agent's answer, at most ``deadline`` seconds.
+
+        Raises:
+            LocalProtocolError: the agent does not advertise it, or the session is not open.
+            RequestError, RequestTimeout, ConnectionClosed: it was refused, or not answered.
+        """
+        settled(
+            self._driver,
+            lambda token: self._connection.close_session(self.handle, deadline=deadline, token=token),
+        )
+
+    def set_mode(self, mode_id: str, *, deadline: float | None = None) -> None:
+        """Set the mode, one of ``handle.modes``, and wait for the answer. Raises as ``close``."""
+        settled(
+            self._driver,
+            lambda token: self._connection.set_mode(self.handle, mode_id, deadline=deadline, token=token),
+        )
+
+    def set_config_option(self, id: str, value: str | bool, *, deadline: float | None = None) -> None:
+        """Set an option, one of ``handle.config_options``, and wait for the answer. Raises as ``close``."""
+        settled(
+            self._driver,
+            lambda token: self._connection.set_config_option(self.handle, id, value, deadline=deadline, token=token),
+        )
+
+    def events(self) -> Iterator[Event]:
+        """What the agent says about the session between turns: a replay that was asked for, late updates, metadata.
+
+        Blocks until there is something; ends with the session or the connection. Unread metadata is only kept in its
+        latest state. For one reader at a time.
+        """
+        waiter = Waiter()
+        channel = self._driver.inbox.idle(self.handle)
+        channel.wake = waiter.bell.ring
+
+        def ready() -> tuple[Event | None] | None:
+            event = channel.take()
+            return (event,) if event is not None or channel.ended else None
+
+        while (event := self._driver.wait(waiter.bell, ready, counts=False)[0]) is not None:
+            yield event
+
+
+class Agent:
+    """One connected agent. Made by ``open_agent`` or ``connect``; ``with`` closes it at the end of the block.
+
+    All methods may be called from any thread. ``connection`` is the core, for reading only.
+    """
+
+    def __init__(
+        self,
+        transport: Transport | socket.socket | Pair,
+        *,
+        permissions: Policy | Ask,
+        capabilities: Mapping[str, object] | None = None,
+        info: Mapping[str, object] | None = None,
+        handlers: Mapping[str, Handler] | None = None,
+        limits: Limits | None = None,
+        methods: MethodTable = V1,
+        extensions: Iterable[str] = (),
+        on_event: Callable[[Event], None] | None = None,
+        close_grace: float = 2.0,
+        pause_at: int = MIB,
+        full_at: int = 64 * MIB,
+        process: Process | None = None,
+    ) -> None:
+        handlers = handlers if handlers is not None else {}
+        policy = permissions if isinstance(permissions, Policy) else None
+        if policy is None and not callable(permissions):
+            raise TypeError(f"permissions must be a Policy or a callable, not {type(permissions).__name__}")
+        names = extension_names(handlers, methods, extensions)
+        self.connection = ClientConnection(
+            nonce=secrets.token_hex(8),
+            limits=limits,
+            methods=methods,
+            extensions=names,
+            capabilities=dict(capabilities) if capabilities is not None else derived(handlers, methods),
+            info=own_dict(info),
+            permissions=policy,
+        )
+        self._grace = close_grace
+        self._process = process
+        inbox = Inbox(pause_at=pause_at, full_at=full_at)
+        # After all checks, since what a transport opens here has to be closed again.
+        self._driver = Driver(
+            self.connection,
+            adapt(transport),
+            inbox,
+            on_event=on_event,
+            explain=process.explain if process is not None else None,
+        )
+        ask = None if isinstance(permissions, Policy) else permissions
+        self._driver.act = Desk(self._driver, self.connection, handlers, ask).act
+        self._closing = threading.Lock()
+        self._closer: int | None = None
+        self._finalizer = weakref.finalize(self, _left, self._driver, process, os.getpid())
+        self._driver.start()
+
+    def __enter__(self) -> Agent:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, why: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    # ── What is known ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def peer_capabilities(self) -> dict[str, object]:
+        """What the agent advertised, as it stood on the wire; empty before the handshake."""
+        return self.connection.peer_capabilities
+
+    @property
+    def auth_methods(self) -> list[dict[str, object]]:
+        """The ways to log in that the agent advertised."""
+        return self.connection.auth_methods
+
+    @property
+    def closed(self) -> bool:
+        """The connection is over, whoever ended it."""
+        return self.connection.closed
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the agent that was started here, else None."""
+        return self._process.pid if self._process is not None else None
+
+    @property
+    def stderr_tail(self) -> bytes:
+        """The end of what the agent wrote to stderr, at most 64 KiB."""
+        return self._process.stderr_tail if self._process is not None else b""
+
+    @property
+    def exit_cause(self) -> str | None:
+        """How the agent's process ended and what it said last, as a sentence; None while it runs."""
+        return self._process.exit_cause if self._process is not None else None
+
+    @property
+    def dropped_events(self) -> int:
+        """How many events ``on_event`` was too slow for."""
+        return self._driver.dropped_reports
+
+    # ── What can be asked ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def initialize(self, *, deadline: float | None = 60.0) -> None:
+        """Do the handshake and wait for it, at most ``deadline`` seconds. ``open_session`` does it by itself.
+
+        Raises:
+            LocalProtocolError: it was done before.
+            RequestError, RequestTimeout, RemoteProtocolError, ConnectionClosed: it failed.
+        """
+        settled(self._driver, lambda token: self.connection.initialize(deadline=deadline, token=token))
+
+    def authenticate(self, method_id: str, *, deadline: float | None = 300.0) -> None:
+        """Log in by one of ``auth_methods`` and wait for the answer. Raises as ``initialize``."""
+        settled(self._driver, lambda token: self.connection.authenticate(method_id, deadline=deadline, token=token))
+
+    def open_session(self, cwd: str | os.PathLike[str], **options: Unpack[OpenOptions]) -> Session:
+        """Open a session and wait until it takes prompts. See ``ClientConnection.open_session`` for the arguments.
+
+        Raises:
+            TypeError, LocalProtocolError: an argument is wrong, or the agent cannot do what was asked for.
+            RequestError, RequestTimeout, RemoteProtocolError, ConnectionClosed: a step was refused or not answered.
+        """
+        waiter = Waiter()
+        handle = self._driver.intent(self.connection.open_session, os.fspath(cwd), token=waiter, **options)
+        event = self._driver.answer(waiter)
+        if isinstance(event, SessionFailed):
+            error = self._driver.explained(event.error)
+            raise error from (event.error if error is not event.error else None)
+        return Session(self._driver, self.connection, handle)
+
+    @overload
+    def request(self, method: Request[R], *, deadline: float | None = None) -> R: ...
+    @overload
+    def request(
+        self,
+        method: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        session: Session | str | None = None,
+        deadline: float | None = None,
+    ) -> object: ...
+    def request(
+        self,
+        method: str | Request[object],
+        params: Mapping[str, object] | None = None,
+        *,
+        session: Session | str | None = None,
+        deadline: float | None = None,
+    ) -> object:
+        """Send a request and wait for its result. What stood before the answer on the wire is in its queue by then.
+
+        ``method`` is a wire name, or a typed request of ``acp_core.schema``. ``session`` adds its id to the params.
+        ``deadline`` is in seconds. A caller that is interrupted cancels the request.
+
+        Raises:
+            TypeError, LocalProtocolError: see ``Connection.request``.
+            RequestError: the agent answered with an error.
+            RequestTimeout: no answer within ``deadline``.
+            ConnectionClosed, AgentExited: the connection ended first.
+            RemoteProtocolError: the answer broke the protocol.
+            ConsumerTooSlow: the answer stands behind too many unread events. The request stays open.
+        """
+        wire, params = (method, params) if isinstance(method, str) else self._typed(method)
+        body = own_dict(params)
+        handle = session.handle if isinstance(session, Session) else session
+        return settled(
+            self._driver,
+            lambda token: self.connection.request(wire, body, session=handle, deadline=deadline, token=token),
+        )
+
+    @overload
+    def notify(self, method: Notification) -> None: ...
+    @overload
+    def notify(
+        self, method: str, params: Mapping[str, object] | None = None, *, session: Session | str | None = None
+    ) -> None: ...
+    def notify(
+        self,
+        method: str | Notification,
+        params: Mapping[str, object] | None = None,
+        *,
+        session: Session | str | None = None,
+    ) -> None:
+        """Send a notification. Waits while the agent reads too slowly.
+
+        Raises:
+            TypeError, LocalProtocolError, ConnectionClosed: see ``Connection.notify``.
+        """
+        wire, params = (method, params) if isinstance(method, str) else self._typed(method)
+        body = own_dict(params)
+        handle = session.handle if isinstance(session, Session) else session
+        self._driver.pace(lambda: False)
+        self._driver.intent(self.connection.notify, wire, body, session=handle)
+
+    def _typed(self, message: Request[object] | Notification) -> tuple[str, Mapping[str, object]]:
+        """The wire name in this connection's table, and the params."""
+        names = {row.key: row.wire for row in self.connection.methods}
+        return names.get(message.key, message.method), message.params
+
+    def close(self) -> None:
+        """End in order: settle everything, write what is left, end the agent's input, then wait for its process, ask
+        its group to terminate, and kill it. Every step takes at most ``close_grace`` seconds. A second call waits for
+        the first, or does nothing."""
+        me = threading.get_ident()
+        if self._closer == me or not self._finalizer.alive:
+            return
+        with self._closing:
+            if not self._finalizer.alive:
+                return
+            self._closer = me
+            try:
+                self._driver.closing = True
+                self._driver.call(self.connection.close)
+                self._driver.flush(self._grace)
+                close_output: Callable[[], None] | None = getattr(self._driver.transport, "close_output", None)
+                if close_output is not None:
+                    close_output()
+                if self._process is not None:
+                    self._process.end(self._grace)
+            finally:
+                # Whatever interrupts this leaves no process and no thread behind.
+                if self._process is not None:
+                    self._process.kill()
+                self._driver.stop()
+                self._finalizer.detach()
+
+
+def connect(
+    transport: Transport | socket.socket | Pair, *, permissions: Policy | Ask, **options: Unpack[ConnectOptions]
+) -> Agent:
+    """Talk to an agent over a transport that is there already. It is owned from now on.
+
+    Args:
+        transport: a socket, a pair (reader, writer) of binary files or descriptors, or an object with ``receive``,
+            ``send`` and ``close`` (see ``Transport``). Files are read by their descriptor: nothing may be buffered.
+        permissions: a Policy, or a callable that gets a PermissionRequested and returns one of its options, an option
+            id, or None for cancelled. It runs in a thread of its own. A policy that says ask denies.
+        capabilities: the ``clientCapabilities``; without it they are derived from ``handlers``.
+        info: name, title and version of this client.
+        handlers: what serves the agent's requests: method-table key, or wire name of an extension, to a callable. Each
+            call has a thread of its own. It returns the result, or raises RequestError; any other exception is
+            answered -32603 and reported as HandlerFailed.
+        limits, methods, extensions: as ``ClientConnection``.
+        on_event: gets every event that nothing else uses, in order, in a thread of its own.
+        close_grace: seconds that each step of ``close`` may take.
+        pause_at, full_at: bytes of unread events at which reading pauses, without and with somebody who waits for an
+            answer.
+
+    Raises:
+        TypeError, LocalProtocolError: an argument is wrong.
+    """
+    return Agent(transport, permissions=permissions, **options)
+
+
+def own_dict(value: Mapping[str, object] | None) -> dict[str, object] | None:
+    """A mapping as the dict that the core takes. TypeError when it is no mapping."""
+    if value is not None:
+        check_type("a value for the wire", value, Mapping, "a mapping")
+    return dict(value) if value is not None else None
+
+
+def settled(driver: Driver, send: Callable[[Waiter], int]) -> object:
+    """Send a request by ``send`` and wait for its result. A caller that is interrupted cancels it."""
+    waiter = Waiter()
+    id = driver.intent(lambda: send(waiter))
+    try:
+        event = driver.answer(waiter)
+    except ConsumerTooSlow:
+        raise
+    except BaseException:
+        with contextlib.suppress(LocalProtocolError):
+            driver.call(driver.connection.cancel_request, id)
+        raise
+    assert isinstance(event, RequestSettled)
+    if event.error is not None:
+        error = driver.explained(event.error)
+        raise error from (event.error if error is not event.error else None)
+    return event.result
+
+
+def extension_names(handlers: Mapping[str, object], methods: MethodTable, extensions: Iterable[str]) -> tuple[str, ...]:
+    """The extensions to serve: those named, and those that have a handler.
+
+    Raises:
+        LocalProtocolError: a handler's name is no key that a client serves, and no extension.
+    """
+    rows = {row.key: row for row in methods if row.kind != NOTIFICATION_KIND and row.handler != AGENT}
+    named = (extensions,) if isinstance(extensions, str) else tuple(extensions)
+    found = [*named]
+    for name in handlers:
+        if name in rows and rows[name].event != PermissionRequested.__name__:
+            continue
+        if name not in named and not name.startswith("_"):
+            raise LocalProtocolError(
+                f"no handler can be named {name!r}: give a key of {sorted(rows)}, or an extension's name "
+                "(permissions have an argument of their own)",
+                rule="handlers.name",
+            )
+        found.append(name)
+    return tuple(found)
+
+
+def derived(handlers: Mapping[str, object], methods: MethodTable) -> dict[str, object]:
+    """The capabilities which the method table demands for the methods that have a handler."""
+    capabilities: dict[str, object] = {}
+    for row in methods:
+        if row.key not in handlers or row.gate is None:
+            continue
+        level = capabilities
+        for name in row.gate.path[:-1]:
+            inner = level.setdefault(name, {})
+            assert isinstance(inner, dict)
+            level = inner
+        level.setdefault(row.gate.path[-1], True if row.gate.marker == "bool" else {})
+    return capabilities
+
+
+def _left(driver: Driver, process: Process | None, owner: int) -> None:
+    """The owner has let go of an agent without closing it, or the interpreter ends."""
+    if os.getpid() != owner:
+        return
+    if driver.inside:
+        # Collected in the middle of the core: this thread must not wait for itself.
+        threading.Thread(target=_left, args=(driver, process, owner), daemon=True).start()
+        return
+    driver.closing = True
+    with contextlib.suppress(ACPError):
+        driver.call(driver.connection.abort, "the owner let go of the agent without closing it")
+    if process is not None:
+        process.end(0.2)
+        process.kill()
+    driver.stop()

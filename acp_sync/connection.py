@@ -1,0 +1,442 @@
+"""The threads around a core connection: a reader, a writer, one dispatcher for events, one thread for each handler.
+
+All knowledge of the protocol is in the core. Here: one lock around it, and one pump after every call into it, which
+drains its events, wakes whom they concern, and publishes the next deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+from typing import ParamSpec, TypeVar
+
+from acp_core.connection import Connection
+from acp_core.errors import (
+    INTERNAL_ERROR,
+    ACPError,
+    ConnectionClosed,
+    ConsumerTooSlow,
+    LocalProtocolError,
+    RequestError,
+)
+from acp_core.events import ConnectionOver, Event, RequestReceived, WriteFailed
+from acp_core.inbox import Channel, HandlerFailed, Inbox
+from acp_core.state import OVER
+
+from .transport import Transport
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+# The main thread waits in pieces, in seconds: on Windows a wait for a lock hears no Ctrl-C, and elsewhere one that
+# comes just before the wait begins would only be heard at its end.
+SLICE = 0.5 if os.name == "posix" else 0.1
+NO_WAKE = 0.05
+WRITE_SIZE = 65536
+# Callers that produce faster than the peer reads wait above this mark, in bytes.
+PACE_AT = 1024 * 1024
+MAX_REPORTS, MAX_REPORT_BYTES = 10_000, 16 * 1024 * 1024
+JOIN = 1.0
+# Rules whose breach says that the connection went away under the caller.
+GONE = ("connection.over", "connection.write_failed")
+
+
+class Bell:
+    """Wakes one thread. It is rung with the driver's lock held, and stays rung until somebody has waited."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def ring(self) -> None:
+        """Wake who waits, or who comes next."""
+        if self._lock.locked():
+            self._lock.release()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Until it rings or ``timeout`` seconds have passed. May also come back early."""
+        if timeout is None:
+            timeout = SLICE if threading.get_ident() == threading.main_thread().ident else -1.0
+        self._lock.acquire(timeout=timeout)
+
+
+class Waiter:
+    """The token of a request: who waits for its end."""
+
+    __slots__ = ("bell", "event")
+
+    def __init__(self) -> None:
+        self.bell = Bell()
+        self.event: Event | None = None
+
+    def settle(self, event: Event) -> None:
+        """The request has come to its end."""
+        self.event = event
+        self.bell.ring()
+
+
+class Driver:
+    """Runs one core connection over one transport.
+
+    ``act`` gets every event that settles nobody and is in nobody's queue, with the lock held; it says whether it took
+    the event, and must neither block nor run code of the owner. ``explain`` turns the error of a connection that went
+    away into one that knows why; it may wait for a bounded time.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        transport: Transport,
+        inbox: Inbox,
+        *,
+        on_event: Callable[[Event], None] | None,
+        explain: Callable[[ConnectionClosed], ConnectionClosed] | None = None,
+    ) -> None:
+        self.connection = connection
+        self.transport = transport
+        self.inbox = inbox
+        self.act: Callable[[Event], bool] = lambda event: False
+        self.closing = False
+        self.dropped_reports = 0
+        self._explain = explain
+        self._gone = "the connection is over"
+        self._on_event = on_event
+        self._reports: deque[Event] = deque()
+        self._report_bytes = 0
+        self._reported = Bell()
+        self._lock = threading.Lock()
+        self._holder = 0
+        self._bells: set[Bell] = set()
+        self._pacing: set[Bell] = set()
+        self._leaving: list[Channel] = []
+        self._readable = Bell()
+        self._read_until: float | None = None
+        self._reading = False
+        self._writable = Bell()
+        self._sending = False
+        self._handed = b""
+        self._wake: Callable[[], None] | None = getattr(transport, "wake", None)
+        loops = [self._read, self._write] + ([self._dispatch] if on_event is not None else [])
+        self._loops = [
+            threading.Thread(target=self._run, args=(loop,), name=f"acp {loop.__name__[1:]}", daemon=True)
+            for loop in loops
+        ]
+        self._handlers: set[threading.Thread] = set()
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._loops:
+            thread.start()
+
+    # ── Calls into the core ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def call(self, intent: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run something on the core, and pump."""
+        with self._lock:
+            self._holder = threading.get_ident()
+            try:
+                try:
+                    return intent(*args, **kwargs)
+                finally:
+                    self._pump()
+            except Exception:
+                raise
+            except BaseException:
+                # Ctrl-C between two steps of the core: what it left half done is not to be trusted.
+                self.connection.abort("a caller was interrupted inside the core")
+                self._pump()
+                raise
+            finally:
+                self._holder = 0
+
+    def intent(self, intent: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """``call`` for owners: a connection that went away is a ConnectionClosed, not a rule that they broke."""
+        try:
+            return self.call(intent, *args, **kwargs)
+        except LocalProtocolError as why:
+            if why.rule not in GONE or self.closing:
+                raise
+            raise self.explained(ConnectionClosed(self._gone)) from why
+
+    def explained(self, error: Exception) -> Exception:
+        """The error to raise for one of the core."""
+        if isinstance(error, ConnectionClosed) and self._explain is not None and not self.closing:
+            return self._explain(error)
+        return error
+
+    def wait(self, bell: Bell, ready: Callable[[], T | None], *, counts: bool = True) -> T:
+        """Block until ``ready`` gives something; it is called with the lock held. ``bell`` rings when it may.
+
+        ``counts``: it is an answer that is waited for, so reading goes on past the first mark.
+
+        Raises:
+            ConsumerTooSlow: what is waited for stands behind more unread input than may be kept.
+        """
+        entered = False
+        try:
+            while True:
+                with self._lock:
+                    found = ready()
+                    if found is not None:
+                        # Somebody else may wait for the same.
+                        bell.ring()
+                        self._resume()
+                        return found
+                    if counts and self.inbox.full:
+                        raise ConsumerTooSlow(
+                            f"{self.inbox.size} bytes of unread events stand before the answer, and "
+                            f"{self.inbox.full_at} are the bound; read or detach the other turns of this connection"
+                        )
+                    if not entered:
+                        entered = True
+                        self._bells.add(bell)
+                        self.inbox.waiters += counts
+                        self._resume()
+                bell.wait()
+        finally:
+            if entered:
+                with self._lock:
+                    self._bells.discard(bell)
+                    self.inbox.waiters -= counts
+
+    def answer(self, waiter: Waiter) -> Event:
+        """Wait for the end of a request."""
+        return self.wait(waiter.bell, lambda: waiter.event)
+
+    def pace(self, stop: Callable[[], bool]) -> None:
+        """Wait while the peer reads too slowly, at most until ``stop``."""
+        if self.connection.output_bytes <= PACE_AT:
+            return
+        bell = Bell()
+
+        def room() -> bool | None:
+            self._pacing.add(bell)
+            over = self.connection.output_bytes <= PACE_AT or self.connection.state == OVER
+            return True if over or stop() else None
+
+        try:
+            self.wait(bell, room, counts=False)
+        finally:
+            with self._lock:
+                self._pacing.discard(bell)
+
+    def leave(self, channel: Channel) -> None:
+        """A consumer has left. Safe in a finalizer, which may run inside the core."""
+        if self._holder == threading.get_ident():
+            self._leaving.append(channel)
+            return
+        with self._lock:
+            channel.detach()
+            self._resume()
+
+    @property
+    def inside(self) -> bool:
+        """The caller runs inside the core: a finalizer that must not wait for it."""
+        return self._holder == threading.get_ident()
+
+    # ── The pump; the lock is held ──────────────────────────────────────────────────────────────────────────────────
+
+    def _pump(self) -> None:
+        connection, inbox = self.connection, self.inbox
+        while True:
+            for event in connection.events():
+                rest = inbox.route(event)
+                if rest is None:
+                    continue
+                if isinstance(rest, (ConnectionOver, WriteFailed)):
+                    self._gone = rest.reason
+                if not self.act(rest):
+                    self.report(rest)
+            deadline = connection.next_deadline()
+            if deadline != float("-inf") or not self._sending or connection.state == OVER:
+                break
+            # The writer hangs in a write. Durations start all the same: it takes one byte more along.
+            self._handed += connection.data_to_send(monotonic(), 1)
+        while self._leaving:
+            self._leaving.pop().detach()
+        if connection.output_bytes or deadline == float("-inf"):
+            self._writable.ring()
+        earlier = deadline is not None and (self._read_until is None or deadline < self._read_until)
+        if earlier and deadline != float("-inf"):
+            self._read_until = deadline
+            if self._reading and self._wake is not None:
+                self._wake()
+            self._readable.ring()
+        for bell in self._pacing:
+            bell.ring()
+        if inbox.full:
+            for bell in self._bells:
+                bell.ring()
+        self._resume()
+
+    def _resume(self) -> None:
+        if not self._paused():
+            self._readable.ring()
+
+    def _paused(self) -> bool:
+        return self.inbox.paused and self.connection.state != OVER
+
+    def report(self, event: Event) -> None:
+        """Queue an event for the dispatcher. Past the bound it is dropped and counted. The lock is held."""
+        if self._on_event is None:
+            return
+        size = len(getattr(event, "line", b""))
+        if len(self._reports) >= MAX_REPORTS or self._report_bytes + size > MAX_REPORT_BYTES:
+            if not isinstance(event, ConnectionOver):
+                self.dropped_reports += 1
+                return
+        self._reports.append(event)
+        self._report_bytes += size
+        self._reported.ring()
+
+    # ── The threads ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _run(self, loop: Callable[[], None]) -> None:
+        try:
+            loop()
+        except BaseException as why:
+            # A defect here must not leave anybody waiting.
+            self.call(self.connection.abort, f"the {loop.__name__[1:]} loop failed: {why!r}")
+            raise
+
+    def _read(self) -> None:
+        connection = self.connection
+        while True:
+            with self._lock:
+                deadline = connection.next_deadline()
+                if deadline == float("-inf"):
+                    deadline = None
+                self._read_until = deadline
+                paused = self._paused()
+                self._reading = not paused
+            left = None if deadline is None else max(0.0, deadline - monotonic())
+            # A read that began at a deadline takes what was there by then: its time has come, whatever still follows.
+            due = left == 0
+            if paused and not due:
+                self._readable.wait(left)
+                continue
+            if self._wake is None:
+                left = NO_WAKE if left is None else min(left, NO_WAKE)
+            try:
+                data = self.transport.receive(left)
+            except TimeoutError:
+                self.call(connection.handle_timeout, monotonic())
+                continue
+            except OSError as why:
+                self.call(connection.abort, f"reading failed: {why}")
+                return
+            self.call(self._received, data, due)
+            if not data:
+                return
+
+    def _received(self, data: bytes, due: bool) -> None:
+        self._reading = False
+        self.connection.receive_data(data, monotonic())
+        if due:
+            self.connection.handle_timeout(monotonic())
+
+    def _write(self) -> None:
+        connection = self.connection
+        while True:
+            data = self.call(self._output)
+            if data:
+                try:
+                    self.transport.send(data)
+                except OSError as why:
+                    self.call(self._send_failed, str(why.strerror or why))
+            elif connection.state == OVER:
+                return
+            else:
+                self._writable.wait()
+
+    def _output(self) -> bytes:
+        data = self._handed + self.connection.data_to_send(monotonic(), WRITE_SIZE)
+        self._handed = b""
+        self._sending = bool(data)
+        return data
+
+    def _send_failed(self, reason: str) -> None:
+        self._sending = False
+        self._handed = b""
+        self.connection.send_failed(reason, monotonic())
+
+    def _dispatch(self) -> None:
+        assert self._on_event is not None
+        while True:
+            self._reported.wait()
+            while self._reports:
+                with self._lock:
+                    event = self._reports.popleft()
+                    self._report_bytes -= len(getattr(event, "line", b""))
+                try:
+                    self._on_event(event)
+                except Exception:
+                    traceback.print_exc()
+                if isinstance(event, ConnectionOver):
+                    return
+
+    def spawn(self, event: RequestReceived, job: Callable[[], None]) -> None:
+        """Answer a request of the peer in a thread of its own. The lock is held. ``job`` answers, or raises."""
+
+        def body() -> None:
+            try:
+                job()
+            except RequestError as why:
+                self._refuse(event, why.code, why.message, why.data)
+            except BaseException as why:
+                self._refuse(event, INTERNAL_ERROR, "internal error", None)
+                late = isinstance(why, LocalProtocolError) and why.rule in (*GONE, "request.answered")
+                if not late and not isinstance(why, ConnectionClosed):
+                    with self._lock:
+                        self.report(HandlerFailed(why, event))
+            finally:
+                with self._lock:
+                    self._handlers.discard(threading.current_thread())
+
+        thread = threading.Thread(target=body, name=f"acp {event.key or event.method}", daemon=True)
+        self._handlers.add(thread)
+        try:
+            thread.start()
+        except RuntimeError as why:
+            self._handlers.discard(thread)
+            self.connection.respond_error(event.request_id, INTERNAL_ERROR, "internal error")
+            self.report(HandlerFailed(why, event))
+
+    def _refuse(self, event: RequestReceived, code: int, message: str, data: object) -> None:
+        """Answer with an error. It may have been answered before, and an error that is no JSON becomes a plain one."""
+        for error in ((code, message, data), (INTERNAL_ERROR, "internal error", None)):
+            with contextlib.suppress(ACPError, TypeError):
+                self.call(self.connection.respond_error, event.request_id, *error)
+                return
+
+    # ── The end ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def flush(self, timeout: float) -> None:
+        """Wait until what is left to write was written, at most ``timeout`` seconds."""
+        self._loops[1].join(timeout)
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until nothing is read any more."""
+        self._loops[0].join(timeout)
+
+    def join_handlers(self, timeout: float) -> None:
+        """Wait for the handlers that still run, at most ``timeout`` seconds altogether."""
+        due = monotonic() + timeout
+        for thread in [*self._handlers]:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, due - monotonic()))
+
+    def stop(self, reason: str = "closed by the owner") -> None:
+        """End everything now: what waits settles first, then the threads leave. Bounded; a second call is harmless."""
+        self.call(self.connection.abort, reason)
+        self.transport.close()
+        for thread in self._loops:
+            if thread is not threading.current_thread() and thread.ident is not None:
+                thread.join(JOIN)

@@ -1,0 +1,1 @@
+"""Programs made with ``acp_sync``."""

@@ -1,0 +1,237 @@
+"""An agent as a child process: started in a group of its own, its stderr drained, ended for certain."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Unpack
+
+from acp_core import AgentExited, AgentNotStarted, ConnectionClosed, Policy
+
+from .client import Agent, Ask, ConnectOptions
+from .transport import POLLS, PollTransport, StreamTransport
+
+TAIL = 64 * 1024
+# How long the last words of an agent that has ended may take, in seconds, before its group is killed.
+LAST_WORDS = 1.0
+REAP = 5.0
+
+
+class Process:
+    """One child process. ``transport`` is its stdin and stdout.
+
+    Raises:
+        AgentNotStarted: it cannot be started.
+    """
+
+    def __init__(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        on_stderr: Callable[[bytes], None] | None = None,
+    ) -> None:
+        argv = split(command) if isinstance(command, str) else [*command]
+        if not argv:
+            raise AgentNotStarted("the agent could not be started: the command is empty")
+        self._on_stderr = on_stderr
+        self._popen = _start(argv, cwd, env)
+        self.pid = self._popen.pid
+        self.stderr_tail = b""
+        self._exit: int | None = None
+        self._exited = threading.Event()
+        self._reaping = threading.Lock()
+        stdin, stdout, stderr = self._popen.stdin, self._popen.stdout, self._popen.stderr
+        assert stdin is not None
+        assert stdout is not None
+        assert stderr is not None
+        if POLLS:
+            self.transport: PollTransport | StreamTransport = PollTransport(
+                stdout.fileno(), stdin.fileno(), stdin.close, stdout.close, blocking=False
+            )
+            self._stderr: PollTransport | StreamTransport = PollTransport(stderr.fileno(), None, stderr.close)
+        else:
+            self.transport = StreamTransport(stdout, stdin, stdout.close)
+            self._stderr = StreamTransport(stderr, None, stderr.close)
+        self._threads = [
+            threading.Thread(target=self._drain, name="acp stderr", daemon=True),
+            threading.Thread(target=self._watch, name="acp exit", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def exit_cause(self) -> str | None:
+        """How it ended and what it said last, as a sentence; None while it runs."""
+        return self._exit_error("", "").cause if self._exited.is_set() else None
+
+    def explain(self, error: ConnectionClosed) -> ConnectionClosed:
+        """The error that says how the process ended; the same error when it runs on. Waits for a bounded time."""
+        if not self._exited.wait(LAST_WORDS + 0.5):
+            return error
+        self._stderr.ended.wait(0.5)
+        return self._exit_error(error.reason, error.dispatch)
+
+    def end(self, grace: float) -> None:
+        """Wait for the end of a process whose stdin has ended; terminate its group, then kill it. Each step takes at
+        most ``grace`` seconds."""
+        if not self._exited.wait(grace):
+            self._signal(kill=False)
+            self._exited.wait(grace)
+
+    def kill(self) -> None:
+        """Kill what is left of the group, reap the process, and let go of stderr. Bounded; may be called again."""
+        if not self._exited.is_set():
+            self._signal(kill=True)
+            self.transport.ended.set()
+            self._exited.wait(REAP)
+        self._stderr.ended.wait(0.2)
+        self._stderr.close()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(1.0)
+
+    def _exit_error(self, reason: str, dispatch: str) -> AgentExited:
+        code = self._exit if self._exit is not None else 0
+        name: str | None = None
+        if code < 0:
+            name = str(-code)
+            with contextlib.suppress(ValueError):
+                name = signal.Signals(-code).name
+        return AgentExited(reason, returncode=code, signal=name, stderr_tail=self.stderr_tail, dispatch=dispatch)
+
+    def _drain(self) -> None:
+        """An unread stderr would block the agent once its pipe is full."""
+        while True:
+            try:
+                data = self._stderr.receive(None)
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+            if not data:
+                return
+            self.stderr_tail = (self.stderr_tail + data)[-TAIL:]
+            if self._on_stderr is not None:
+                with contextlib.suppress(Exception):
+                    self._on_stderr(data)
+
+    def _watch(self) -> None:
+        if sys.platform != "win32" and hasattr(os, "waitid"):
+            # Noticed, not reaped: until then nobody else can get the number of its group.
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        else:
+            self._popen.wait()
+        # What it started may hold its output open, and would keep everybody waiting.
+        self.transport.ended.wait(LAST_WORDS)
+        with self._reaping:
+            self._signal_group(kill=True)
+            self._exit = self._popen.wait()
+        self._exited.set()
+
+    def _signal(self, *, kill: bool) -> None:
+        with self._reaping:
+            if self._popen.returncode is None:
+                self._signal_group(kill=kill)
+
+    def _signal_group(self, *, kill: bool) -> None:
+        with contextlib.suppress(OSError):
+            if sys.platform == "win32":
+                if kill:
+                    command = ["taskkill", "/T", "/F", "/PID", str(self.pid)]
+                    subprocess.run(command, capture_output=True, timeout=REAP, check=False)
+                else:
+                    self._popen.send_signal(signal.CTRL_BREAK_EVENT)
+            else:
+                os.killpg(self.pid, signal.SIGKILL if kill else signal.SIGTERM)
+
+
+def split(command: str) -> list[str]:
+    """The words of a command, quoted as in a POSIX shell; on Windows a backslash is an ordinary character.
+
+    Raises:
+        AgentNotStarted: a quote is not closed.
+    """
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=False)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    if os.name == "nt":
+        lexer.escape = ""
+    try:
+        return list(lexer)
+    except ValueError as why:
+        raise AgentNotStarted(f"the agent could not be started: {why} in the command {command!r}") from why
+
+
+def _start(
+    argv: list[str], cwd: str | os.PathLike[str] | None, env: Mapping[str, str] | None
+) -> subprocess.Popen[bytes]:
+    program = argv[0]
+    if os.name == "nt":
+        # Launchers such as npx are .cmd files, which only a search by PATHEXT finds.
+        program = shutil.which(argv[0], path=env.get("PATH") if env is not None else None) or argv[0]
+    try:
+        return subprocess.Popen(
+            [program, *argv[1:]],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            cwd=cwd,
+            env=dict(env) if env is not None else None,
+            start_new_session=os.name == "posix",
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+        )
+    except (OSError, ValueError) as why:
+        reason = getattr(why, "strerror", None) or str(why)
+        if cwd is not None and getattr(why, "filename", None) == cwd:
+            raise AgentNotStarted(f"the agent could not be started in {str(cwd)!r}: {reason}") from why
+        raise AgentNotStarted(f"the agent could not be started: {reason}: {argv[0]!r}") from why
+
+
+def open_agent(
+    command: str | Sequence[str],
+    *,
+    permissions: Policy | Ask,
+    cwd: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    on_stderr: Callable[[bytes], None] | None = None,
+    **options: Unpack[ConnectOptions],
+) -> Agent:
+    """Start an agent and connect to it::
+
+        with open_agent("my-agent --acp", permissions=Policy({"default": "deny"})) as agent:
+            session = agent.open_session("/path/to/project")
+            for event in session.prompt("fix the tests"):
+                print(event)
+
+    The process is the leader of a group of its own. When it ends, or the agent is closed or let go of, nothing of that
+    group stays. Errors that its end causes are AgentExited: exit code or signal, and the end of its stderr.
+
+    Args:
+        command: the words of the command, or one str that is split as in a POSIX shell.
+        cwd: the process's working directory. Sessions have their own.
+        env: None for this process's environment, else exactly the whole environment.
+        on_stderr: gets what the agent writes to stderr, as it comes. The last 64 KiB are kept in any case.
+        permissions, options: as ``connect``.
+
+    Raises:
+        AgentNotStarted: the process cannot be started.
+        TypeError, LocalProtocolError: an argument is wrong.
+    """
+    process = Process(command, cwd=cwd, env=env, on_stderr=on_stderr)
+    try:
+        return Agent(process.transport, permissions=permissions, process=process, **options)
+    except BaseException:
+        process.kill()
+        process.transport.close()
+        raise

@@ -1,0 +1,327 @@
+"""The agent's side of a binding, against a scripted client and against the binding's own client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from acp_core import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    CloseSessionRequested,
+    LocalProtocolError,
+    NewSessionRequested,
+    PermissionRequested,
+    Plan,
+    RequestError,
+    RequestReceived,
+    TurnEnded,
+)
+from acp_core.inbox import HandlerFailed
+from tests.contract.harness import Bench, Peer, get
+
+
+class Echo:
+    """The least an agent can be."""
+
+    def prompt(self, turn: Any) -> None:
+        turn.send("you said: " + turn.text)
+
+
+def opened(peer: Peer, **capabilities: object) -> tuple[dict[str, Any], str]:
+    """Do the handshake and open a session."""
+    peer.send(peer.message("initialize", {"protocolVersion": 1, "clientCapabilities": capabilities}, 0))
+    initialized = peer.read()["result"]
+    peer.send(peer.message("session_new", {"cwd": "/tmp", "mcpServers": []}, 1))
+    return initialized, peer.read()["result"]["sessionId"]
+
+
+def prompt(peer: Peer, session_id: str, id: int, text: str = "hi") -> None:
+    peer.send(peer.message("session_prompt", {"sessionId": session_id, "prompt": [{"type": "text", "text": text}]}, id))
+
+
+def test_the_least_agent(bench: Bench) -> None:
+    agent = bench.both(Echo())
+    session = agent.open_session("/tmp")
+    assert session.session_id
+    assert session.prompt("hi").text() == "you said: hi"
+    assert agent.open_session("/tmp").session_id != session.session_id
+    assert agent.peer_capabilities == {}
+
+
+def test_an_agent_needs_prompt(bench: Bench) -> None:
+    ours, _peer = bench.pair()
+    serving = bench.spawn(bench.binding.serve, object(), ours)
+    with pytest.raises(TypeError):
+        get(serving)
+    ours.close()
+
+
+def test_everything_a_turn_can_say(bench: Bench) -> None:
+    class Talker:
+        def prompt(self, turn: Any) -> str:
+            turn.think("hm")
+            turn.send("text", message_id="m1")
+            turn.update(
+                {"sessionUpdate": "plan", "entries": [{"content": "c", "priority": "low", "status": "pending"}]}
+            )
+            assert turn.prompt == [{"type": "text", "text": "hi"}]
+            assert turn.session.session_id
+            assert turn.cancelled is False
+            return "max_tokens"
+
+    events = list(bench.both(Talker()).open_session("/tmp").prompt("hi"))
+    kinds = [type(event) for event in events]
+    assert kinds[1:] == [AgentThoughtChunk, AgentMessageChunk, Plan, TurnEnded]
+    chunk, ended = events[2], events[-1]
+    assert isinstance(chunk, AgentMessageChunk)
+    assert chunk.message_id == "m1"
+    assert isinstance(ended, TurnEnded)
+    assert ended.stop_reason == "max_tokens"
+
+
+def test_permissions_are_asked(bench: Bench) -> None:
+    class Asker:
+        def prompt(self, turn: Any) -> None:
+            options = [
+                {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
+                {"optionId": "no", "name": "No", "kind": "reject_once"},
+            ]
+            turn.send(str(turn.ask_permission({"toolCallId": "1", "title": "edit"}, options)))
+
+    def ask(request: PermissionRequested) -> str | None:
+        return answers.pop()
+
+    answers: list[str | None] = [None, "no", "yes"]
+    session = bench.both(Asker(), permissions=ask).open_session("/tmp")
+    assert [session.prompt("hi").text() for _ in range(3)] == ["yes", "no", "None"]
+
+
+def test_a_turn_may_ask_the_client(bench: Bench) -> None:
+    class Reader:
+        def prompt(self, turn: Any) -> None:
+            result = turn.request(bench.methods.wire("fs_read_text_file"), {"path": "/a"})
+            turn.send(result["content"])
+            with pytest.raises(RequestError):
+                turn.request(bench.methods.wire("fs_read_text_file"), {"path": "/none"})
+            with pytest.raises(LocalProtocolError):
+                turn.request(bench.methods.wire("terminal_create"), {"command": "x"})
+
+    def read(request: RequestReceived) -> dict[str, object]:
+        if request.params["path"] == "/none":
+            raise RequestError(-32002, "no such file")
+        return {"content": "the text"}
+
+    agent = bench.both(Reader(), handlers={"fs_read_text_file": read})
+    assert agent.open_session("/tmp").prompt("hi").text() == "the text"
+
+
+def test_what_is_defined_is_advertised_and_served(bench: Bench) -> None:
+    class Full(Echo):
+        def new_session(self, request: NewSessionRequested) -> dict[str, object]:
+            return {"sessionId": "named", "modes": {"currentModeId": "a", "availableModes": [{"id": "a", "name": "A"}]}}
+
+        def load_session(self, request: RequestReceived, session: Any) -> None:
+            session.send("old text")
+
+        def resume_session(self, request: RequestReceived, session: Any) -> None:
+            return None
+
+        def list_sessions(self, request: RequestReceived) -> dict[str, object]:
+            return {"sessions": [{"sessionId": "named", "cwd": "/tmp"}]}
+
+        def close_session(self, request: CloseSessionRequested) -> None:
+            return None
+
+        def set_mode(self, request: RequestReceived) -> None:
+            return None
+
+        def extension(self, request: RequestReceived) -> dict[str, object]:
+            return {"echo": request.params}
+
+    agent = bench.both(
+        Full(),
+        serve_options={"capabilities": {"promptCapabilities": {"image": True}}, "extensions": ["_x/one"]},
+    )
+    session = agent.open_session("/tmp")
+    assert session.session_id == "named"
+    assert agent.peer_capabilities == {
+        "loadSession": True,
+        "sessionCapabilities": {"resume": {}, "list": {}, "close": {}},
+        "promptCapabilities": {"image": True},
+    }
+    session.set_mode("a")
+    listed = agent.request(bench.methods.wire("session_list"))
+    assert listed == {"sessions": [{"sessionId": "named", "cwd": "/tmp"}]}
+    assert agent.request("_x/one", {"a": 1}) == {"echo": {"a": 1}}
+    session.close()
+    assert session.state == "closed"
+    assert agent.open_session("/tmp", resume="named").prompt("hi").text() == "you said: hi"
+
+
+def test_a_load_sends_its_history_before_the_answer(bench: Bench) -> None:
+    class Loader(Echo):
+        def load_session(self, request: RequestReceived, session: Any) -> None:
+            assert session.session_id == "old"
+            session.send("history")
+            session.update({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "more"}})
+
+    peer, _serving = bench.serve(Loader())
+    peer.send(peer.message("initialize", {"protocolVersion": 1, "clientCapabilities": {}}, 0))
+    peer.read()
+    peer.send(peer.message("session_load", {"sessionId": "old", "cwd": "/tmp", "mcpServers": []}, 1))
+    messages = [peer.read() for _ in range(3)]
+    assert [message.get("id") for message in messages] == [None, None, 1]
+    assert messages[0]["params"]["update"]["content"]["text"] == "history"
+
+
+def test_what_is_not_defined_is_refused(bench: Bench) -> None:
+    peer, _serving = bench.serve(Echo())
+    initialized, session_id = opened(peer)
+    assert initialized["agentCapabilities"] == {}
+    for id, message in enumerate(
+        (
+            peer.message("session_load", {"sessionId": "x", "cwd": "/", "mcpServers": []}),
+            peer.message("session_list", {}),
+            peer.message("session_set_mode", {"sessionId": session_id, "modeId": "m"}),
+            peer.message("authenticate", {"methodId": "m"}),
+            {"method": "_x/unknown", "params": {}},
+        ),
+        10,
+    ):
+        peer.send({"id": id, **message})
+        answer = peer.read()
+        assert (answer["id"], answer["error"]["code"]) == (id, -32601)
+
+
+def test_what_prompt_raises_stays_here(bench: Bench) -> None:
+    class Broken:
+        def prompt(self, turn: Any) -> None:
+            if turn.text == "refuse":
+                raise RequestError(-32000, "log in", {"url": "x"})
+            raise ValueError("a secret")
+
+    peer, _serving = bench.serve(Broken())
+    _, session_id = opened(peer)
+    prompt(peer, session_id, 7)
+    error = peer.read()["error"]
+    assert error["code"] == -32603
+    assert "secret" not in str(error)
+    failed = bench.wait_seen(HandlerFailed)[0]
+    assert isinstance(failed, HandlerFailed)
+    assert isinstance(failed.exception, ValueError)
+    prompt(peer, session_id, 8, "refuse")
+    assert peer.read()["error"] == {"code": -32000, "message": "log in", "data": {"url": "x"}}
+
+
+def test_a_stop_reason_that_does_not_exist(bench: Bench) -> None:
+    class Odd:
+        def prompt(self, turn: Any) -> str:
+            return "bored"
+
+    peer, _serving = bench.serve(Odd())
+    _, session_id = opened(peer)
+    prompt(peer, session_id, 7)
+    assert peer.read()["error"]["code"] == -32603
+    bench.wait_seen(HandlerFailed)
+
+
+def test_a_cancelled_turn_answers_cancelled(bench: Bench) -> None:
+    started, noticed = bench.event(), bench.event()
+
+    class Slow:
+        def prompt(self, turn: Any) -> None:
+            started.set()
+            assert turn.cancel_event.wait(20)
+
+        def cancel(self, turn: Any) -> None:
+            assert turn.cancelled
+            noticed.set()
+
+    peer, _serving = bench.serve(Slow())
+    _, session_id = opened(peer)
+    prompt(peer, session_id, 7)
+    assert started.wait(20)
+    peer.send(peer.message("session_cancel", {"sessionId": session_id}))
+    assert peer.read() == {"jsonrpc": "2.0", "id": 7, "result": {"stopReason": "cancelled"}}
+    assert noticed.wait(20)
+
+
+def test_a_cancel_right_behind_the_prompt(bench: Bench) -> None:
+    class Slow:
+        def prompt(self, turn: Any) -> None:
+            assert turn.cancel_event.wait(20)
+
+    peer, _serving = bench.serve(Slow())
+    _, session_id = opened(peer)
+    content = [{"type": "text", "text": "hi"}]
+    peer.send(
+        peer.message("session_prompt", {"sessionId": session_id, "prompt": content}, 7),
+        peer.message("session_cancel", {"sessionId": session_id}),
+    )
+    assert peer.read() == {"jsonrpc": "2.0", "id": 7, "result": {"stopReason": "cancelled"}}
+
+
+def test_a_cancelled_permission_tells_the_agent(bench: Bench) -> None:
+    class Asker:
+        def prompt(self, turn: Any) -> None:
+            options = [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]
+            turn.ask_permission({"toolCallId": "1"}, options)
+
+    peer, _serving = bench.serve(Asker())
+    _, session_id = opened(peer)
+    prompt(peer, session_id, 7)
+    asked = peer.expect("session_request_permission")
+    peer.send(
+        peer.message("session_cancel", {"sessionId": session_id}),
+        {"id": asked["id"], "result": {"outcome": {"outcome": "cancelled"}}},
+    )
+    answers = [message for message in (peer.read(),) if message.get("id") == 7]
+    while not answers:
+        answers = [message for message in (peer.read(),) if message.get("id") == 7]
+    assert answers[0]["result"] == {"stopReason": "cancelled"}
+
+
+def test_the_end_of_input_ends_serving(bench: Bench) -> None:
+    started, forever = bench.event(), bench.event()
+
+    class Stuck:
+        def prompt(self, turn: Any) -> None:
+            started.set()
+            forever.wait(20)
+
+    peer, serving = bench.serve(Stuck())
+    _, session_id = opened(peer)
+    prompt(peer, session_id, 7)
+    assert started.wait(20)
+    peer.shutdown()
+    get(serving)
+
+
+def test_turns_of_many_sessions_run_beside_each_other(bench: Bench) -> None:
+    first = bench.event()
+
+    class Meeting:
+        def prompt(self, turn: Any) -> None:
+            if turn.text == "wait":
+                assert first.wait(20)
+            else:
+                first.set()
+            turn.send(turn.text)
+
+    agent = bench.both(Meeting())
+    one, two = agent.open_session("/tmp"), agent.open_session("/tmp")
+    waiting = bench.spawn(lambda: one.prompt("wait").text())
+    assert two.prompt("go").text() == "go"
+    assert get(waiting) == "wait"
+
+
+def test_lines_that_are_no_message_are_survived(bench: Bench) -> None:
+    peer, _serving = bench.serve(Echo())
+    peer.raw(b"noise\nnull\n[]\n\xff\n")
+    answers = [peer.read() for _ in range(4)]
+    assert all(answer["id"] is None and answer["error"]["code"] in (-32700, -32600) for answer in answers)
+    _, session_id = opened(peer)
+    prompt(peer, session_id, 7)
+    assert peer.read()["params"]["update"]["content"]["text"] == "you said: hi"

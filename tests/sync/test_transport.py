@@ -1,0 +1,223 @@
+"""What may carry a connection: descriptors, files, sockets, and objects with three methods."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import socket
+import threading
+from collections.abc import Callable
+
+import pytest
+
+import acp_sync
+from acp_sync.transport import PollTransport, StreamTransport
+from tests.sync.peer import Peer, Script, bounded, until
+
+DENY = acp_sync.Policy({"default": "deny"})
+
+
+def forward(peer: Peer) -> tuple[int, int, list[threading.Thread]]:
+    """Two pipes that lead to the peer's socket: reader, writer and what moves the bytes."""
+    in_reader, in_writer = os.pipe()
+    out_reader, out_writer = os.pipe()
+
+    def into() -> None:
+        with contextlib.suppress(OSError):
+            while data := peer.other.recv(65536):
+                os.write(in_writer, data)
+        os.close(in_writer)
+
+    def out() -> None:
+        while data := os.read(out_reader, 65536):
+            peer.other.sendall(data)
+        os.close(out_reader)
+        with contextlib.suppress(OSError):
+            peer.other.shutdown(socket.SHUT_WR)
+
+    threads = [threading.Thread(target=job, daemon=True) for job in (into, out)]
+    for thread in threads:
+        thread.start()
+    return in_reader, out_writer, threads
+
+
+def conversation(agent: acp_sync.Agent, peer: Peer) -> None:
+    def answer() -> None:
+        peer.opened()
+        prompt = peer.read_method("session/prompt")
+        peer.say("hello")
+        peer.end_turn(prompt)
+
+    script = Script(answer)
+    with agent:
+        session = agent.open_session("/tmp")
+        assert session.prompt("hi").text() == "hello"
+        script.done()
+        with pytest.raises(acp_sync.RequestTimeout):
+            agent.request("_x", {}, deadline=0.05)
+        # A deadline that comes while a read is under way.
+        with pytest.raises(acp_sync.RequestTimeout):
+            bounded(lambda: agent.request("_x", {}, deadline=0.05), 5)
+
+
+def close_peer(peer: Peer, threads: list[threading.Thread]) -> None:
+    peer.mine.shutdown(socket.SHUT_WR)
+    for thread in threads:
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+def test_descriptors(peer: Peer) -> None:
+    reader, writer, threads = forward(peer)
+    conversation(acp_sync.connect((reader, writer), permissions=DENY), peer)
+    close_peer(peer, threads)
+
+
+def test_binary_files(peer: Peer) -> None:
+    reader, writer, threads = forward(peer)
+    pair = (os.fdopen(reader, "rb", 0), os.fdopen(writer, "wb", 0))
+    conversation(acp_sync.connect(pair, permissions=DENY), peer)
+    assert pair[0].closed
+    close_peer(peer, threads)
+
+
+def test_streams_behind_a_thread(peer: Peer) -> None:
+    reader, writer, threads = forward(peer)
+    pair = (os.fdopen(reader, "rb", 0), os.fdopen(writer, "wb", 0))
+    agent = acp_sync.connect(StreamTransport(pair[0], pair[1]), permissions=DENY)
+    conversation(agent, peer)
+    close_peer(peer, threads)
+    until(lambda: not [thread for thread in threading.enumerate() if thread.name == "acp stream"])
+    pair[0].close()
+
+
+class Plain:
+    """The smallest transport: no wake, no close_output."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.received: queue.Queue[bytes] = queue.Queue()
+        self.sock = sock
+        self.thread = threading.Thread(target=self.pump, daemon=True)
+        self.thread.start()
+
+    def pump(self) -> None:
+        with contextlib.suppress(OSError):
+            while data := self.sock.recv(65536):
+                self.received.put(data)
+        self.received.put(b"")
+
+    def receive(self, timeout: float | None) -> bytes:
+        try:
+            return self.received.get(timeout=timeout)
+        except queue.Empty:
+            raise TimeoutError from None
+
+    def send(self, data: bytes) -> None:
+        self.sock.sendall(data)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+
+
+def test_any_object(peer: Peer) -> None:
+    transport = Plain(peer.other)
+    conversation(acp_sync.connect(transport, permissions=DENY), peer)
+    transport.thread.join(5)
+
+
+class Broken:
+    """A transport whose parts fail."""
+
+    def __init__(self, receive: Callable[[], bytes], send: Callable[[], None]) -> None:
+        self.fail_receive = receive
+        self.fail_send = send
+        self.closed = threading.Event()
+
+    def receive(self, timeout: float | None) -> bytes:
+        return self.fail_receive()
+
+    def send(self, data: bytes) -> None:
+        self.fail_send()
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def reset() -> bytes:
+    raise ConnectionResetError(104, "Connection reset by peer")
+
+
+def broken_pipe() -> None:
+    raise BrokenPipeError(32, "Broken pipe")
+
+
+def test_a_read_that_fails_ends_the_connection() -> None:
+    with (
+        acp_sync.connect(Broken(reset, lambda: None), permissions=DENY) as agent,
+        pytest.raises(acp_sync.ConnectionClosed, match="reset"),
+    ):
+        agent.open_session("/tmp")
+
+
+def test_a_defect_of_a_transport_leaves_nobody_waiting() -> None:
+    def defect() -> bytes:
+        raise ZeroDivisionError("a defect")
+
+    hooked: list[object] = []
+    before = threading.excepthook
+    threading.excepthook = hooked.append
+    try:
+        with (
+            acp_sync.connect(Broken(defect, lambda: None), permissions=DENY) as agent,
+            pytest.raises(acp_sync.ConnectionClosed, match="a defect"),
+        ):
+            agent.open_session("/tmp")
+    finally:
+        threading.excepthook = before
+    assert len(hooked) == 1
+
+
+def test_a_write_that_fails_reads_on() -> None:
+    go = threading.Event()
+
+    def late() -> bytes:
+        assert go.wait(10)
+        return b""
+
+    events: list[acp_sync.Event] = []
+    with acp_sync.connect(Broken(late, broken_pipe), permissions=DENY, on_event=events.append) as agent:
+        opening = Script(lambda: agent.open_session("/tmp"))
+        until(lambda: any(isinstance(event, acp_sync.WriteFailed) for event in events))
+        assert not agent.closed
+        go.set()
+        with pytest.raises(acp_sync.ConnectionClosed, match="Broken pipe"):
+            opening.done()
+
+
+def test_poll_transport_close_is_idempotent_and_frees_both_calls() -> None:
+    reader, writer = os.pipe()
+    transport = PollTransport(reader, writer, lambda: os.close(writer), lambda: os.close(reader))
+    receiving = Script(lambda: transport.receive(None))
+    transport.wake()
+    with pytest.raises(TimeoutError):
+        receiving.done()
+    receiving = Script(lambda: transport.receive(None))
+    transport.close()
+    transport.close()
+    transport.wake()
+    with pytest.raises(OSError, match="closed here"):
+        receiving.done()
+    with pytest.raises(OSError, match="closed here"):
+        transport.send(b"x")
+
+
+def test_the_mode_of_a_shared_descriptor_is_left_alone() -> None:
+    reader, writer = os.pipe()
+    out_reader, out_writer = os.pipe()
+    with acp_sync.connect((reader, out_writer), permissions=DENY):
+        assert os.get_blocking(reader)
+        assert os.get_blocking(out_writer)
+    os.close(writer)
+    os.close(out_reader)
