@@ -132,6 +132,8 @@ class Link:
         self._dispatcher = Waiter()
         self._room = Waiter()
         self._received = 0
+        # A write is under way.
+        self._sending = False
         self._paused = False
         self._published: float | None = None
         self._flushed = anyio.Event()
@@ -178,6 +180,10 @@ class Link:
             if not self._act(rest):
                 self.report(rest)
         due = connection.next_deadline()
+        if due == NEVER and self._sending:
+            # The writer hangs in a write. Durations start all the same.
+            connection.data_to_send(anyio.current_time(), 0)
+            due = connection.next_deadline()
         if due == NEVER or connection.output_bytes:
             self._writer.notify()
         elif due is not None and (self._published is None or due < self._published):
@@ -455,11 +461,14 @@ class Link:
             # PromptSent is out before the bytes are.
             self.pump()
             if data:
+                self._sending = True
                 try:
                     await self._send(data)
                 except Exception as why:
                     connection.send_failed(f"writing failed: {why!r}", anyio.current_time())
                     self.pump()
+                finally:
+                    self._sending = False
             elif not connection.output_bytes and connection.next_deadline() != NEVER:
                 # A connection that is over has -inf for its deadline and ends this loop.
                 await self._writer.pause()

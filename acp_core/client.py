@@ -446,8 +446,11 @@ class ClientConnection(Connection):
             window.timer = self._timers.after(tail_quiet, self._tail_quiet)
         used = max(prompt_id if prompt_id is not None else 0, self._next_id - 1)
         self._first_id = self._next_id = first_id_after(used)
+        opened_id, history = stored.get("openedId"), stored.get("historyLeft")
+        plan.replay.after = history if isinstance(history, int) else 0
         session = Session(self.nonce, plan, token)
         session.attached = session.in_tail = True
+        session.opened_id = opened_id if isinstance(opened_id, int) else None
         session.session_id = session_id
         self._session_count += 1
         self._sessions[session_id] = session
@@ -977,6 +980,7 @@ class ClientConnection(Connection):
         else:
             self._take_over(session, session_id, at)
             self._take_setup(session, result)
+            session.opened_id = request.id if key != "session_new" else None
             if key == "session_load":
                 plan.replay.answered(at)
                 session.move("answered")
@@ -1433,6 +1437,9 @@ class ClientConnection(Connection):
         mark = "late" if session.state == FENCED else "replayed" if session.state in REPLAY else ""
         if session.in_tail:
             mark = "tail"
+            if transcript and session.history_left:
+                session.history_left -= 1
+                mark = "replayed"
         keep = UPDATES.get(get_str(update, "sessionUpdate") or "", _UNKNOWN)[2]
         if keep is not None:
             self._keep(session, keep, cls, params, at)
@@ -1593,9 +1600,15 @@ class ClientConnection(Connection):
                 self._raise_collected(collected, at)
         return super()._notified(row, params, line, at)
 
-    def _unmatched_as(self, why: str) -> None:
-        if self._window is not None and why == "history":
-            self._window.answers += 1
+    def _unmatched_as(self, why: str, rpc_id: object, at: float) -> None:
+        if self._window is None or why != "history":
+            return
+        self._window.answers += 1
+        for session in self._sessions.values():
+            if session.in_tail and session.opened_id == rpc_id:
+                # Here it was loaded or resumed: what stands before was replayed, or is of an earlier time.
+                session.history_left = session.plan.replay.after
+                self._emit(events.TailHistory(session, at))
 
     def _cancel_asked(self, request: PeerRequest, at: float) -> None:
         if request.method.key == "session_request_permission":
@@ -1675,6 +1688,8 @@ def stored_session(session: Session) -> JsonObject:
         "cwd": session.cwd,
         "promptId": turn.prompt_id if turn is not None else None,
         "identity": turn.identity if turn is not None else None,
+        "openedId": session.opened_id,
+        "historyLeft": session.plan.replay.after,
     }
 
 

@@ -517,10 +517,10 @@ class Connection:
             why = "repeated"
         else:
             why = "history" if isinstance(rpc_id, int) and 0 <= rpc_id < self._first_id - 1 else "unknown"
-        self._unmatched_as(why)
+        self._unmatched_as(why, rpc_id, at)
         self._emit(events.AnswerUnmatched(wire_id, why, raw, line, at))
 
-    def _unmatched_as(self, why: str) -> None:
+    def _unmatched_as(self, why: str, rpc_id: object, at: float) -> None:
         """For a subclass: an answer settles nothing, for this reason."""
 
     def _issued(self, rpc_id: int) -> bool:
@@ -989,20 +989,21 @@ class Connection:
     # ── What goes out ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def data_to_send(self, now: float, max_bytes: int | None = None) -> bytes:
-        """Hand over output: at most ``max_bytes`` bytes, all of it by default.
+        """Hand over output: at most ``max_bytes`` bytes, all of it by default. With 0 only durations begin: for a pump
+        whose writer still hangs in an earlier write.
 
         This is the moment that counts: a request whose first byte is handed over is sent, durations begin, and
         PromptSent is queued. So drain ``events()`` after it and before writing.
 
         Raises:
             TypeError: an argument has a wrong type.
-            LocalProtocolError: ``max_bytes`` is not positive.
+            LocalProtocolError: ``max_bytes`` is negative.
         """
         now = self._clock(now)
         if max_bytes is not None:
             check_type("max_bytes", max_bytes, int, "an int or None")
-            if max_bytes <= 0:
-                local("output.max_bytes", f"max_bytes is {max_bytes}; give a positive number of bytes, or None for all")
+            if max_bytes < 0:
+                local("output.max_bytes", f"max_bytes is {max_bytes}; give a number of bytes, or None for all")
         if self._timers.unarmed:
             self._timers.start(now)
         output = self._output

@@ -619,6 +619,20 @@ class FenceLifted(SessionEvent):
         return self.turn.identity if self.turn is not None else None
 
 
+class TailHistory(SessionEvent):
+    """At this point of a replayed tail the session was loaded or resumed by an earlier owner.
+
+    When: before TailOver, when the tail begins so early. Do: leave the session's updates that came before it in the
+    tail out of the comparison: the agent replayed them, or they are of an earlier time.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, session: Session, at: float) -> None:
+        self.session = session
+        self.at = at
+
+
 class PromptSent(SessionEvent):
     """The first bytes of a prompt have been handed to the transport.
 

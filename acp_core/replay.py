@@ -14,13 +14,15 @@ class Replay:
     latest ``longest`` after the response (peer.md L4). Until the response has come, ``answered_at`` is None.
     """
 
-    __slots__ = ("answered_at", "count", "last_at", "longest", "quiet", "report", "timer", "wire_bytes")
+    __slots__ = ("after", "answered_at", "count", "last_at", "longest", "quiet", "report", "timer", "wire_bytes")
 
     def __init__(self, quiet: float, longest: float, report: bool) -> None:
         self.quiet = quiet
         self.longest = longest
         self.report = report
         self.count = 0
+        # How many of them came behind the response.
+        self.after = 0
         self.wire_bytes = 0
         self.last_at = 0.0
         self.answered_at: float | None = None
@@ -29,6 +31,7 @@ class Replay:
     def saw(self, size: int, at: float) -> None:
         """Count one transcript update of the history."""
         self.count += 1
+        self.after += self.answered_at is not None
         self.wire_bytes += size
         self.last_at = at
 

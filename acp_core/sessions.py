@@ -121,6 +121,7 @@ class Session:
     __slots__ = (
         "__weakref__",
         "attached",
+        "history_left",
         "available_commands",
         "cancel_timer",
         "close_deadline",
@@ -132,6 +133,7 @@ class Session:
         "live",
         "models",
         "modes",
+        "opened_id",
         "owner",
         "plan",
         "prompt_request",
@@ -155,6 +157,10 @@ class Session:
         self.live = False
         self.in_tail = False
         self.attached = False
+        # The request that loaded or resumed it, and how many updates behind its answer are still history: in a replayed
+        # tail that is all that tells history from what was live.
+        self.opened_id: int | None = None
+        self.history_left = 0
         self.turn: Turn | None = None
         self.prompt_request: OwnRequest | None = None
         self.cancel_timer: Timer | None = None

@@ -121,7 +121,6 @@ class Driver:
         self._reading = False
         self._writable = Bell()
         self._sending = False
-        self._handed = b""
         self._wake: Callable[[], None] | None = getattr(transport, "wake", None)
         loops = [self._read, self._write] + ([self._dispatch] if on_event is not None else [])
         self._loops = [
@@ -257,8 +256,8 @@ class Driver:
             deadline = connection.next_deadline()
             if deadline != float("-inf") or not self._sending or connection.state == OVER:
                 break
-            # The writer hangs in a write. Durations start all the same: it takes one byte more along.
-            self._handed += connection.data_to_send(monotonic(), 1)
+            # The writer hangs in a write. Durations start all the same.
+            connection.data_to_send(monotonic(), 0)
         while self._leaving:
             self._leaving.pop().detach()
         if connection.output_bytes or deadline == float("-inf"):
@@ -357,14 +356,12 @@ class Driver:
                 self._writable.wait()
 
     def _output(self) -> bytes:
-        data = self._handed + self.connection.data_to_send(monotonic(), WRITE_SIZE)
-        self._handed = b""
+        data = self.connection.data_to_send(monotonic(), WRITE_SIZE)
         self._sending = bool(data)
         return data
 
     def _send_failed(self, reason: str) -> None:
         self._sending = False
-        self._handed = b""
         self.connection.send_failed(reason, monotonic())
 
     def _dispatch(self) -> None:

@@ -35,7 +35,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # What the core takes from the standard library: no clock, randomness, environment, log, IO or thread among them.
 CORE_LIBRARY = {"__future__", "bisect", "collections", "heapq", "json", "re", "zlib"}
 SCHEMA_LIBRARY = CORE_LIBRARY | {"binascii", "types", "typing"}
-TESTING_LIBRARY = CORE_LIBRARY | {"itertools", "types"}
+TESTING_LIBRARY = CORE_LIBRARY | {"functools", "itertools", "types"}
 
 
 # ── Reading the source ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -180,31 +180,49 @@ async def test_the_environment_is_exactly_what_was_given() -> None:
             assert set(names) - {"LC_CTYPE"} == {"ONLY"}
 
 
+async def said(agent: acp_anyio.Agent, kind: str) -> list[int]:
+    """Wait until an agent of this kind is up: the processes that it has named on stderr."""
+    while not (agent.stderr_tail.endswith(b"\n") or (kind == "deaf" and agent.stderr_tail)):
+        await anyio.sleep(0.01)
+    return [int(word) for word in agent.stderr_tail.decode().split() if word.isdigit()]
+
+
 @pytest.mark.parametrize("kind", ["stubborn", "deaf", "family"])
 async def test_the_ladder_ends_everything(kind: str) -> None:
-    async with acp_anyio.open_agent(command(kind), permissions=allow, cwd=ROOT, close_grace=0.3) as agent:
-        with anyio.move_on_after(1.0):
-            await agent.open_session(ROOT)
-        begin = time.monotonic()
-        await agent.close()
-        assert time.monotonic() - begin < 5
-    assert reaped(agent.pid)
-    for word in agent.stderr_tail.decode().split():
-        if word.isdigit():
-            await gone(int(word))
+    with anyio.fail_after(LIMIT):
+        async with acp_anyio.open_agent(command(kind), permissions=allow, cwd=ROOT, close_grace=0.3) as agent:
+            pids = await said(agent, kind)
+            with anyio.move_on_after(0.1):
+                await agent.open_session(ROOT)
+            begin = time.monotonic()
+            await agent.close()
+            assert time.monotonic() - begin < 10
+        assert reaped(agent.pid)
+        assert len(pids) == (kind != "deaf")
+        for pid in pids:
+            await gone(pid)
     assert len(agent.stderr_tail) <= 64 * 1024
 
 
 async def test_a_cancelled_caller_leaves_no_process() -> None:
     with anyio.fail_after(LIMIT):
-        with anyio.move_on_after(1.0) as scope:
-            async with acp_anyio.open_agent(command("family"), permissions=allow, cwd=ROOT, close_grace=0.3) as agent:
-                await agent.open_session(ROOT)
+        async with anyio.create_task_group() as tasks:
+            pids: list[int] = []
+            with anyio.CancelScope() as scope:
+                async with acp_anyio.open_agent(
+                    command("family"), permissions=allow, cwd=ROOT, close_grace=0.3
+                ) as agent:
+
+                    async def cancel_when_up() -> None:
+                        pids.extend(await said(agent, "family"))
+                        scope.cancel()
+
+                    tasks.start_soon(cancel_when_up)
+                    await agent.open_session(ROOT)
         assert scope.cancelled_caught
         assert reaped(agent.pid)
-        for word in agent.stderr_tail.decode().split():
-            if word.isdigit():
-                await gone(int(word))
+        assert len(pids) == 1
+        await gone(pids[0])
 
 
 async def test_cancelled_while_it_starts() -> None:

@@ -44,9 +44,11 @@ class Hang:
     """Never ends a turn by itself."""
 
     def __init__(self) -> None:
+        self.started = 0
         self.cancelled = 0
 
     async def prompt(self, turn: acp_anyio.AgentTurn) -> None:
+        self.started += 1
         await turn.send("hanging")
         try:
             await anyio.sleep_forever()
@@ -133,7 +135,13 @@ async def test_a_cancelled_caller_cuts_no_write() -> None:
             await theirs.send(b'{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{}}}\n')
             while agent.connection.version is None:
                 await anyio.sleep(0.001)
-            with anyio.move_on_after(0.2) as scope:
+            with anyio.CancelScope() as scope:
+
+                async def cancel_when_begun() -> None:
+                    received.extend(await theirs.receive())
+                    scope.cancel()
+
+                tasks.start_soon(cancel_when_begun)
                 await agent.request("_x/big", {"data": "x" * (8 << 20)})
             assert scope.cancelled_caught
             tasks.start_soon(agent.notify, "_x/second")
@@ -253,7 +261,14 @@ async def test_a_cancelled_turn_cancels_the_agents_scope() -> None:
                     if isinstance(event, TurnEnded):
                         assert event.stop_reason == "cancelled"
                 assert served.cancelled == 1
-                with anyio.move_on_after(0.1) as scope:
+                with anyio.CancelScope() as scope:
+
+                    async def cancel_when_started() -> None:
+                        while served.started < 2:
+                            await anyio.sleep(0.001)
+                        scope.cancel()
+
+                    tasks.start_soon(cancel_when_started)
                     await session.prompt("again").result()
                 assert scope.cancelled_caught
                 while session.state != "idle":

@@ -166,7 +166,7 @@ class Loop:
     def __init__(self, backend: str, portal: BlockingPortal) -> None:
         self.name = backend
         self.portal = portal
-        self._running: dict[int, Future[Any]] = {}
+        self._running: dict[int, tuple[Future[Any], threading.Event]] = {}
 
     @contextmanager
     def connect(self, sock: socket.socket, **options: Any) -> Iterator[AgentLike]:
@@ -208,14 +208,25 @@ class Loop:
             at()
         finally:
             assert caller.ident is not None
-            self._running[caller.ident].cancel()
-            caller.join(LIMIT)
+            end = time.monotonic() + LIMIT
+            while caller.is_alive() and time.monotonic() < end:
+                running = self._running.get(caller.ident)
+                # One that has not begun would be cancelled before it has done anything.
+                if running is not None and running[1].is_set():
+                    running[0].cancel()
+                caller.join(0.01)
         assert type(ended.result(0)).__name__ == "CancelledError", ended.result(0)
 
     def call(self, work: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Run something on the loop and wait for it."""
-        future = self.portal.start_task_soon(partial(work, *args, **options))
-        self._running[threading.get_ident()] = future
+        begun = threading.Event()
+
+        async def begin() -> Any:
+            begun.set()
+            return await work(*args, **options)
+
+        future = self.portal.start_task_soon(begin)
+        self._running[threading.get_ident()] = (future, begun)
         return future.result(LIMIT)
 
     def run(self, work: Callable[..., T], *args: Any, **options: Any) -> T:

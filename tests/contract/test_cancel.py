@@ -231,4 +231,4 @@ def test_a_cancelled_open_session_freezes_nobody(bench: Bench) -> None:
 
 def _flush(bench: Bench, peer: object) -> None:
     """Give a caller in another thread or task the time to be where it waits; being late does no harm."""
-    bench.event().wait(0.1)
+    bench.event().wait(0.3)

@@ -403,6 +403,17 @@ def test_M25_an_answer_of_another_kind_is_an_error(kind: type[host.Command], val
     assert rig.taken(StartTurn) == []
 
 
+def test_M25_the_host_does_not_skip_what_was_not_sent() -> None:
+    rig = Rig(limits=HostLimits(chunk_bytes=1))
+    rig.session()
+    rig.files["/f"] = b"xyz"
+    id = rig.prompt(content=[link("/f")])
+    rig.ok(UploadBegin, 0)
+    rig.ok(UploadChunk, 2)
+    rig.ok(UploadAbort)
+    assert rig.code(id) == (-32603, "internal_failure")
+
+
 @pytest.mark.parametrize("kind", [UploadBegin, UploadChunk, UploadCommit])
 @pytest.mark.parametrize("abort_fails", [False, True])
 def test_M26_an_upload_that_fails_is_aborted_once_and_its_error_wins(
@@ -596,6 +607,9 @@ def test_M35_which_facts_settle(fact: str) -> None:
     assert (rig.answer(id) is None) == (fact != "not_found")
     if stops:
         assert rig.waiting(StopTurn).turn_id == turn
+        rig.ok(StopTurn)
+        assert rig.code(id) == (-32603, "request_interrupted")
+        assert len(rig.taken(host.QueryTurn)) == 1
 
 
 def test_M36_after_the_last_query_the_outcome_is_unknown() -> None:
@@ -848,6 +862,15 @@ def test_M47_a_cancelled_prompt_is_cancelled_though_its_text_cannot_be_shown() -
     rig.whole(turn, "new")
     rig.ok(StopTurn)
     rig.finish(turn, "aborted")
+    assert rig.answer(id) == CANCELLED
+
+
+def test_M47_a_prompt_that_dispose_cancelled_is_cancelled_though_its_start_failed() -> None:
+    rig = Rig()
+    rig.session()
+    id = rig.prompt()
+    rig.dispose()
+    rig.fail(StartTurn, "overloaded")
     assert rig.answer(id) == CANCELLED
 
 

@@ -26,7 +26,7 @@ from acp_core import (
     SessionFailed,
     SessionFenced,
     SessionReady,
-    TailDropped,
+    TailHistory,
     TailOver,
     TurnEnded,
     TurnFailed,
@@ -77,12 +77,11 @@ class Agent:
 class SessionModel(RuleBasedStateMachine):
     @initialize(
         replay=st.sampled_from(("discard", "report")),
-        load=st.booleans(),
-        resume=st.booleans(),
+        can=st.sampled_from(("load", "load", "resume", "both", "none")),
     )
-    def start(self, replay: str, load: bool, resume: bool) -> None:
+    def start(self, replay: str, can: str) -> None:
         self.replay = replay
-        self.can_load, self.can_resume = load, resume
+        self.can_load, self.can_resume = can in ("load", "both"), can in ("resume", "both")
         self.agent = Agent()
         self.now = 1000.0
         self.owners = 0
@@ -91,7 +90,18 @@ class SessionModel(RuleBasedStateMachine):
         self.said: list[tuple[str, str]] = []
         # Sessions by id that the owner knows of, for the next connection.
         self.known: list[str] = []
+        # How many lives there were; each has to bring something new before the next one ends.
+        self.lives = 1
         self.connect(None)
+        # A session with something to remember, so that opening again is worth it.
+        self.open(0, True, False)
+        self.the_agent_says(3, 0.0, (10,))
+        self.the_agent_works(0, 3)
+        self.the_agent_says(3, 0.0, (10,))
+
+    @property
+    def lived(self) -> bool:
+        return len(self.said) > 2 * self.lives
 
     # ── The wire ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -106,7 +116,6 @@ class SessionModel(RuleBasedStateMachine):
         self.asks: dict[str, str] = {}
         self.replayed: list[str] = []
         self.tail: list[tuple[str, str, bytes]] | None = None
-        self.dropped = b""
         # What the agent has written since there is a relay.
         self.stream = b""
 
@@ -145,6 +154,8 @@ class SessionModel(RuleBasedStateMachine):
 
     def handle(self, event: Event) -> None:
         match event:
+            case AgentMessageChunk(mark="replayed") if self.tail is not None:
+                pass
             case AgentMessageChunk(text=text, session=session, mark="replayed"):
                 assert session is self.opening or session.state == "replaying"
                 self.replayed.append(text)
@@ -153,8 +164,9 @@ class SessionModel(RuleBasedStateMachine):
                 self.tail.append((id, text, event.raw))
             case AgentMessageChunk(text=text, session_id=str(id)):
                 self.stored.append((id, text, event.raw))
-            case TailDropped(raw=raw):
-                self.dropped = raw
+            case TailHistory(session_id=id):
+                assert self.tail is not None
+                self.tail = [update for update in self.tail if update[0] != id]
             case TailOver():
                 self.tail_over()
             case SessionReady(session=session, replayed=count):
@@ -190,15 +202,16 @@ class SessionModel(RuleBasedStateMachine):
         """De-duplicate: what the owner stores is what it had, and what the tail adds."""
         assert self.tail is not None
         tail, self.tail = self.tail, None
-        found = compare_tail([raw for _, _, raw in self.stored], [raw for _, _, raw in tail])
-        assert not found.ambiguous
-        missed = self.said[len(self.stored) :]
-        assert [(id, text) for id, text, _ in tail[found.overlap :]] == missed
-        # A gap is said to be possible only where no whole update stands in both.
-        assert found.gap == (bool(self.stored) and not found.overlap)
-        self.stored += tail[found.overlap :]
+        for id in dict.fromkeys(id for id, _, _ in tail):
+            mine = [update for update in tail if update[0] == id]
+            known = [raw for session_id, _, raw in self.stored if session_id == id]
+            found = compare_tail(known, [raw for _, _, raw in mine])
+            assert not found.ambiguous
+            # A gap is said to be possible only where no whole update stands in both.
+            assert found.gap == (bool(known) and not found.overlap)
+            self.stored += mine[found.overlap :]
 
-    @precondition(lambda self: self.alive and self.opening is None and self.tail is None)
+    @precondition(lambda self: self.alive and self.opening is None and self.tail is None and len(self.handles) < 3)
     @rule(pick=st.integers(0, 5), prompt=st.booleans(), fresh=st.booleans())
     def open(self, pick: int, prompt: bool, fresh: bool) -> None:
         closed = [id for id in self.known if self.state(id) in ("", "fenced")]
@@ -260,17 +273,19 @@ class SessionModel(RuleBasedStateMachine):
     @precondition(lambda self: not self.replaying)
     @rule(seconds=st.sampled_from((0.1, QUIET, 1.0, CANCEL, TURN, 100.0)))
     def wait(self, seconds: float) -> None:
-        self.wait_until(self.now + seconds)
+        # An agent that opens a session does not take all day.
+        self.wait_until(self.now + (seconds if self.opening is None else min(seconds, 1.0)))
 
     @property
     def replaying(self) -> bool:
         """The agent has history left to say: it goes on within the quiet time."""
         return any("history" in message for message in self.agent.todo)
 
-    @precondition(lambda self: self.alive and self.conn.version is not None and self.opening is None)
+    @precondition(lambda self: self.alive and self.conn.version is not None and self.opening is None and self.lived)
     @rule(away=st.integers(0, 6), back=st.integers(0, 3000), seconds=st.sampled_from((0.0, 5.0)))
     def the_owner_dies(self, away: int, back: int, seconds: float) -> None:
         """The next one restores what was stored, and attaches to every session."""
+        self.lives += 1
         if self.tail is not None:
             self.wait_until(self.now + 20.0)
         snapshot = json.loads(json.dumps(self.conn.snapshot()))
@@ -292,7 +307,7 @@ class SessionModel(RuleBasedStateMachine):
                 self.bounds[prompt] = self.now + ATTACHED
         if not running:
             self.tail = None
-            self.conn.initialize()
+            self.conn.initialize(deadline=None)
         self.pump()
         begin = max(0, seen - back)
         if running and stream[begin:]:
@@ -423,7 +438,7 @@ class SessionModel(RuleBasedStateMachine):
     def the_agent_answers_an_old_prompt(self) -> None:
         self.agent.todo.append(result(self.agent.given_up.pop(), {"stopReason": "cancelled"}))
 
-    @precondition(lambda self: self.alive and self.tail is None and not self.replaying)
+    @precondition(lambda self: self.alive and self.tail is None and not self.replaying and self.lived)
     @rule(cut=st.integers(0, 60))
     def the_agent_dies(self, cut: int) -> None:
         """In the middle of a line too. A new connection, and the sessions are opened again one by one."""
@@ -436,6 +451,7 @@ class SessionModel(RuleBasedStateMachine):
         # What it was about to tell a session that never got its id is nobody's.
         self.said = [(id, text) for id, text in self.said if id in self.known]
         self.agent.forget()
+        self.lives += 1
         self.connect(None)
 
     # ── What must hold ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -443,8 +459,13 @@ class SessionModel(RuleBasedStateMachine):
     @invariant()
     def the_store_is_what_was_said(self) -> None:
         if self.tail is None and self.opening is None:
-            found = [(id, text) for id, text, _ in self.stored]
-            assert found == self.said, (found, self.said)
+            for known in self.agent.history:
+                found = [text for id, text, _ in self.stored if id == known]
+                assert found == [text for id, text in self.said if id == known]
+
+    @invariant()
+    def no_question_outlives_its_turn(self) -> None:
+        assert {self.state(id) for id in self.asks.values()} <= {"prompting"}
 
     @invariant()
     def no_turn_is_past_its_bound(self) -> None:
@@ -461,6 +482,7 @@ class SessionModel(RuleBasedStateMachine):
         self.wait_until(self.now + 700.0)
         assert not {prompt: bound for prompt, bound in self.bounds.items() if bound < float("inf")}
         self.the_store_is_what_was_said()
+        assert not self.alive or not self.agent.asked, "a request of the agent was never answered"
         events = []
         self.conn.close()
         while (event := self.conn.next_event()) is not None:
@@ -474,6 +496,6 @@ class SessionModel(RuleBasedStateMachine):
 
 
 SessionModel.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=60, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestSessionModel = SessionModel.TestCase

@@ -47,7 +47,7 @@ REACHED = (
 
 
 def test_two_linked_cores() -> None:
-    seen = run_machine(REAL, 100, 50).seen
+    seen = run_machine(REAL, 80, 50).seen
     assert not [name for name in REACHED if not seen[name]]
 
 

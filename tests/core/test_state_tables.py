@@ -19,9 +19,11 @@ SOURCE = Path(acp_core.__file__).parent
 # A table begins with its first state, unless several ways lead in.
 BEGINS = {name: frozenset({next(iter(table))}) for name, table in TABLES.items()}
 BEGINS["served session"] = frozenset({state.CREATING, state.LOADING, state.RESUMING})
-# It ends where nothing leads out. A closed session is an end too, though a load may open it again.
+# It ends where nothing leads out; one that never ends comes back to its beginning. A closed session is an end too,
+# though a load may open it again.
 ENDS = {
-    name: frozenset(here for here in table if set(table[here].values()) <= {here}) for name, table in TABLES.items()
+    name: frozenset(here for here in table if set(table[here].values()) <= {here}) or BEGINS[name]
+    for name, table in TABLES.items()
 }
 ENDS["served session"] = frozenset({state.CLOSED})
 INPUTS = sorted({name for table in TABLES.values() for row in table.values() for name in row})

@@ -8,22 +8,15 @@ there are says ACP_CLOSING_RUNS. The long form is
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import anyio
 import pytest
-import trio
 
 import acp_anyio
 import acp_sync
-from acp_core import Grace, Policy, StepTimeout
-from tests.process.conftest import open_files, own_threads, until
+from acp_core import Grace, Policy
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups of POSIX")
 

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+import acp_core
 import acp_sync
-from acp_sync import AgentExited, AgentMessageChunk, AgentNotStarted, Event, Policy, RequestError, TurnEnded
+from acp_core import AgentExited, AgentMessageChunk, AgentNotStarted, Event, Policy, RequestError, TurnEnded
 from acp_sync.process import Process, split
 from tests.process.conftest import EXAMPLE, ROOT, alive, odd, until
 
@@ -79,7 +80,7 @@ def test_a_directory_that_is_not_there() -> None:
 
 
 def test_wrong_arguments_leave_no_process() -> None:
-    with pytest.raises(acp_sync.LocalProtocolError):
+    with pytest.raises(acp_core.LocalProtocolError):
         acp_sync.open_agent(odd("silent"), permissions=DENY, handlers={"nonsense": lambda request: None})
 
 
@@ -147,7 +148,7 @@ def test_the_last_words_of_an_agent_that_does_not_read_are_heard() -> None:
         session = agent.open_session("/tmp")
         turn = session.prompt("hi")
         # Its input is closed: these writes fail, and reading goes on all the same.
-        with contextlib.suppress(acp_sync.ACPError):
+        with contextlib.suppress(acp_core.ACPError):
             for _ in range(100):
                 agent.notify("_x/filler", {"data": "x" * 10_000})
                 threading.Event().wait(0.001)
@@ -211,7 +212,7 @@ def test_an_interrupt_while_closing_leaves_nothing() -> None:
 
 OWNER = """
 import sys, acp_sync
-agent = acp_sync.open_agent({command!r}, permissions=acp_sync.Policy({{"default": "deny"}}))
+agent = acp_sync.open_agent({command!r}, permissions=acp_core.Policy({{"default": "deny"}}))
 agent.open_session("/tmp")
 print(agent.pid, flush=True)
 {end}
@@ -246,7 +247,7 @@ def test_a_forked_child_that_ends_leaves_the_agent_alone() -> None:
     script = textwrap.dedent(
         f"""
         import os, sys, acp_sync
-        agent = acp_sync.open_agent({EXAMPLE!r}, permissions=acp_sync.Policy({{"default": "deny"}}))
+        agent = acp_sync.open_agent({EXAMPLE!r}, permissions=acp_core.Policy({{"default": "deny"}}))
         agent.initialize()
         child = os.fork()
         if child == 0:
@@ -309,7 +310,7 @@ def test_noise_is_an_event() -> None:
     events: list[Event] = []
     with acp_sync.open_agent(odd("noise"), permissions=DENY, on_event=events.append) as agent:
         assert agent.open_session("/tmp").prompt("hi").text() == "heard"
-    assert [event.text for event in events if isinstance(event, acp_sync.Noise)] == ["just some text"]
+    assert [event.text for event in events if isinstance(event, acp_core.Noise)] == ["just some text"]
 
 
 def test_the_environment_is_inherited_or_exactly_given(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,10 @@ from contextlib import contextmanager
 
 import pytest
 
+import acp_core
 import acp_sync
-from acp_sync import AgentSession, AgentTurn, Event, HandlerFailed, RequestError
+from acp_core import Event, HandlerFailed, RequestError
+from acp_sync import AgentSession, AgentTurn
 from tests.sync.peer import JsonObject, Peer, Script, until
 
 
@@ -68,31 +70,31 @@ class Everything:
         self.noticed = threading.Event()
         self.asked: list[str | None] = []
 
-    def new_session(self, request: acp_sync.NewSessionRequested) -> Mapping[str, object]:
+    def new_session(self, request: acp_core.NewSessionRequested) -> Mapping[str, object]:
         return {"sessionId": "mine", "modes": {"currentModeId": "a", "availableModes": []}}
 
-    def load_session(self, request: acp_sync.LoadSessionRequested, session: AgentSession) -> None:
+    def load_session(self, request: acp_core.LoadSessionRequested, session: AgentSession) -> None:
         if session.session_id == "none":
             raise RequestError(-32002, "no such session")
         session.echo("before")
         session.update({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "then"}})
 
-    def resume_session(self, request: acp_sync.ResumeSessionRequested, session: AgentSession) -> None:
+    def resume_session(self, request: acp_core.ResumeSessionRequested, session: AgentSession) -> None:
         assert session.cwd == "/tmp"
 
-    def list_sessions(self, request: acp_sync.ListSessionsRequested) -> Mapping[str, object]:
+    def list_sessions(self, request: acp_core.ListSessionsRequested) -> Mapping[str, object]:
         return {"sessions": []}
 
-    def close_session(self, request: acp_sync.CloseSessionRequested) -> None:
+    def close_session(self, request: acp_core.CloseSessionRequested) -> None:
         return None
 
-    def set_mode(self, request: acp_sync.SetModeRequested) -> None:
+    def set_mode(self, request: acp_core.SetModeRequested) -> None:
         return None
 
-    def set_config_option(self, request: acp_sync.SetConfigOptionRequested) -> list[int]:
+    def set_config_option(self, request: acp_core.SetConfigOptionRequested) -> list[int]:
         return [1]
 
-    def extension(self, request: acp_sync.RequestReceived) -> Mapping[str, object]:
+    def extension(self, request: acp_core.RequestReceived) -> Mapping[str, object]:
         return {"pong": request.params}
 
     def cancel(self, turn: AgentTurn) -> None:

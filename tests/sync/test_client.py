@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+import acp_core
 import acp_sync
-from acp_sync import (
+from acp_core import (
     AgentMessageChunk,
     ConnectionClosed,
     ConnectionOver,
@@ -677,7 +678,7 @@ def test_events_between_turns(opened: Opened) -> None:
         for event in session.events():
             if isinstance(event, AgentMessageChunk):
                 found.append(event.text)
-            elif isinstance(event, acp_sync.SessionInfoUpdate):
+            elif isinstance(event, acp_core.SessionInfoUpdate):
                 found.append(event.title or "")
         return found
 
@@ -705,7 +706,7 @@ def test_session_calls(peer: Peer) -> None:
         session.set_config_option("o", "x")
         session.close()
         assert session.state == "closed"
-        assert isinstance([*session.events()][-1], acp_sync.SessionClosed)
+        assert isinstance([*session.events()][-1], acp_core.SessionClosed)
         script.done()
 
 

@@ -11,11 +11,12 @@ from collections.abc import Callable
 
 import pytest
 
+import acp_core
 import acp_sync
 from acp_sync.transport import PollTransport, StreamTransport
 from tests.sync.peer import Peer, Script, bounded, until
 
-DENY = acp_sync.Policy({"default": "deny"})
+DENY = acp_core.Policy({"default": "deny"})
 
 
 def forward(peer: Peer) -> tuple[int, int, list[threading.Thread]]:
@@ -54,10 +55,10 @@ def conversation(agent: acp_sync.Agent, peer: Peer) -> None:
         session = agent.open_session("/tmp")
         assert session.prompt("hi").text() == "hello"
         script.done()
-        with pytest.raises(acp_sync.RequestTimeout):
+        with pytest.raises(acp_core.RequestTimeout):
             agent.request("_x", {}, deadline=0.05)
         # A deadline that comes while a read is under way.
-        with pytest.raises(acp_sync.RequestTimeout):
+        with pytest.raises(acp_core.RequestTimeout):
             bounded(lambda: agent.request("_x", {}, deadline=0.05), 5)
 
 
@@ -156,7 +157,7 @@ def broken_pipe() -> None:
 def test_a_read_that_fails_ends_the_connection() -> None:
     with (
         acp_sync.connect(Broken(reset, lambda: None), permissions=DENY) as agent,
-        pytest.raises(acp_sync.ConnectionClosed, match="reset"),
+        pytest.raises(acp_core.ConnectionClosed, match="reset"),
     ):
         agent.open_session("/tmp")
 
@@ -171,7 +172,7 @@ def test_a_defect_of_a_transport_leaves_nobody_waiting() -> None:
     try:
         with (
             acp_sync.connect(Broken(defect, lambda: None), permissions=DENY) as agent,
-            pytest.raises(acp_sync.ConnectionClosed, match="a defect"),
+            pytest.raises(acp_core.ConnectionClosed, match="a defect"),
         ):
             agent.open_session("/tmp")
     finally:
@@ -186,13 +187,13 @@ def test_a_write_that_fails_reads_on() -> None:
         assert go.wait(10)
         return b""
 
-    events: list[acp_sync.Event] = []
+    events: list[acp_core.Event] = []
     with acp_sync.connect(Broken(late, broken_pipe), permissions=DENY, on_event=events.append) as agent:
         opening = Script(lambda: agent.open_session("/tmp"))
-        until(lambda: any(isinstance(event, acp_sync.WriteFailed) for event in events))
+        until(lambda: any(isinstance(event, acp_core.WriteFailed) for event in events))
         assert not agent.closed
         go.set()
-        with pytest.raises(acp_sync.ConnectionClosed, match="Broken pipe"):
+        with pytest.raises(acp_core.ConnectionClosed, match="Broken pipe"):
             opening.done()
 
 

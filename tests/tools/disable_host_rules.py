@@ -6,8 +6,11 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
-from disable_rules import Disabling, main
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.tools.disable_rules import Disabling, main
 
 TESTS = (
     "tests/core/test_projection.py",
@@ -113,8 +116,8 @@ DISABLINGS = (
     Disabling(
         "M23",
         HOST,
-        "        if prompt.ending:\n            return\n        if prompt.uploads:\n",
-        "        if prompt.uploads:\n",
+        "        if prompt.stage in (CHECKING, CONNECTING, ATTACHING):\n            if prompt.ending:\n",
+        "        if prompt.stage in (CHECKING, CONNECTING, ATTACHING):\n            if False:\n",
     ),
     Disabling("M24", HOST, "            if len(piece) != expected:\n", "            if False:\n"),
     Disabling(
@@ -126,7 +129,8 @@ DISABLINGS = (
     Disabling(
         "M25",
         HOST,
-        "            if isinstance(value, Uploaded):\n                self._uploaded(prompt, value, at)\n                return\n            upload.begun",
+        "            if isinstance(value, Uploaded):\n                self._uploaded(prompt, value, at)\n"
+        "                return\n            upload.begun",
         "            upload.begun",
     ),
     Disabling("M25", HOST, "        if expected and next_offset != expected:\n", "        if False:\n"),
@@ -153,7 +157,8 @@ DISABLINGS = (
     Disabling(
         "M30",
         HOST,
-        "        prompt = _Prompt(session, event.request_id, content)\n        session.prompts[event.request_id] = prompt\n",
+        "        prompt = _Prompt(session, event.request_id, content)\n"
+        "        session.prompts[event.request_id] = prompt\n",
         "        prompt = _Prompt(session, 'turn', content)\n        session.prompts['turn'] = prompt\n",
     ),
     Disabling("M31", HOST, "        prompt.run_id = root.run_id\n", "        pass\n"),
@@ -224,7 +229,8 @@ DISABLINGS = (
     Disabling(
         "M47",
         AGENT,
-        '            self._answer(codec.result_line(request.rpc_id, \'{"stopReason":"cancelled"}\'))\n        else:\n            data = codec',
+        '            self._answer(codec.result_line(request.rpc_id, \'{"stopReason":"cancelled"}\'))\n'
+        "        else:\n            data = codec",
         "            pass\n        if True:\n            data = codec",
     ),
     Disabling(
@@ -245,7 +251,8 @@ DISABLINGS = (
     Disabling(
         "M50",
         HOST,
-        "        if prompt is None or not prompt.start_sent:\n            return\n        if isinstance(event, InteractionPending):\n",
+        "        if prompt is None or not prompt.start_sent:\n"
+        "            return\n        if isinstance(event, InteractionPending):\n",
         "        if isinstance(event, InteractionPending):\n",
     ),
     Disabling(
@@ -285,7 +292,8 @@ DISABLINGS = (
     Disabling(
         "M58",
         AGENT,
-        '        if session is None or session.state in (CLOSED, LOADING, RESUMING):\n            return RESOURCE_NOT_FOUND, f"{name} is not open here"\n',
+        "        if session is None or session.state in (CLOSED, LOADING, RESUMING):\n"
+        '            return RESOURCE_NOT_FOUND, f"{name} is not open here"\n',
         "",
     ),
     Disabling("M59", AGENT, '                session.move("closing")\n', "                pass\n"),
@@ -306,7 +314,8 @@ DISABLINGS = (
     Disabling(
         "M62",
         HOST,
-        '        if any(prompt.stage in (UPLOADING, STARTING) or prompt.stop == "pending" for prompt in prompts):\n            return\n',
+        '        if any(prompt.stage in (UPLOADING, STARTING) or prompt.stop == "pending" for prompt in prompts):\n'
+        "            return\n",
         "",
     ),
     Disabling(
