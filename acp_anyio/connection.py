@@ -186,9 +186,8 @@ class Link:
             due = connection.next_deadline()
         if due == NEVER or connection.output_bytes:
             self._writer.notify()
-        elif due is not None and (self._published is None or due < self._published):
-            self._timer.notify()
-        if connection.closed:
+        earlier = due is not None and due != NEVER and (self._published is None or due < self._published)
+        if earlier or connection.closed:
             self._timer.notify()
         if connection.output_bytes <= HIGH_WATER:
             self._room.notify()

@@ -82,11 +82,11 @@ class Tail:
             self.collected = [one for one in self.collected if one not in taken]
         return taken
 
-    def forget(self, session_id: str | None) -> None:
-        """The session's turn has ended: what was asked in it before is history."""
-        before = len(self.collected)
-        self.collected = [one for one in self.collected if one.params.get("sessionId") != session_id]
-        self.requests += before - len(self.collected)
+    def leave(self, session_id: str | None) -> list[Collected]:
+        """Remove and return the collected requests of a session: its turn has ended."""
+        left = [one for one in self.collected if one.params.get("sessionId") == session_id]
+        self.collected = [one for one in self.collected if one not in left]
+        return left
 
 
 class Snapshot:

@@ -69,6 +69,12 @@ MCP_GATES = {"http": Gate("bool", "mcpCapabilities", "http"), "sse": Gate("bool"
 DIRECTORIES_GATE = Gate("object", "sessionCapabilities", "additionalDirectories")
 ELICITATION_MODES = {"form": Gate("object", "elicitation", "form"), "url": Gate("object", "elicitation", "url")}
 
+# Requests of the agent that ask the user, and the result that cancels each.
+QUESTIONS = {
+    "session_request_permission": '{"outcome":{"outcome":"cancelled"}}',
+    "elicitation_create": '{"action":"cancel"}',
+}
+
 # Origins in a usage update that mark the end of a cycle without a prompt (peer.md C4).
 CYCLE_ORIGINS = ("task-notification", "peer", "coordinator", "observer", "observer-activity")
 
@@ -739,6 +745,24 @@ class ClientConnection(Connection):
             if len(window.collected) >= self.limits.max_incoming_requests:
                 self._tail_over(at)
 
+    def _leave_questions(self, window: Tail, session: Session, at: float) -> None:
+        """A turn has ended in the tail: what was asked in it is history, or nobody ever saw it."""
+        for collected in window.leave(session.session_id):
+            row = collected.method
+            if not self._restored:
+                window.requests += 1
+            elif row.key in QUESTIONS:
+                # The earlier owner has not seen it, and there is nothing left to allow (peer.md P8).
+                reason = "cancelled: its turn has ended"
+                params, line = collected.params, collected.line
+                self._emit(
+                    events.RequestRefused(collected.rpc_id, row.wire, params, session.session_id, 0, reason, line, at)
+                )
+                self._answered[collected.fingerprint] = None
+                self._answer(codec.result_line(collected.rpc_id, QUESTIONS[row.key]))
+            else:
+                window.collected.append(collected)
+
     def _fate_unknown(self, session: Session, request: OwnRequest, at: float) -> None:
         """The answer to an attached prompt may have been given before the tail began."""
         if allows(SESSION, session.state, "no_answer"):
@@ -1211,7 +1235,7 @@ class ClientConnection(Connection):
         if settlement.dispatch != NOT_SENT:
             self._cancel_permissions(session, turn, "turn_end", at)
             if self._window is not None:
-                self._window.forget(session.session_id)
+                self._leave_questions(self._window, session, at)
         if allows(SESSION, session.state, "turn_over"):
             session.move("turn_over")
         error = settlement.error
@@ -1586,12 +1610,12 @@ class ClientConnection(Connection):
 
     def _cancel_question(self, request: PeerRequest, by: str, at: float) -> bool:
         """Answer a permission or an elicitation with cancelled. False for any other request: its handler answers it."""
+        if request.method.key not in QUESTIONS:
+            return False
         if request.method.key == "session_request_permission":
             self._answer_permission(request, by, DENY, None, at)
-        elif request.method.key == "elicitation_create":
-            self._answer_unasked(request, '{"action":"cancel"}', f"answered cancel: {by}", at)
         else:
-            return False
+            self._answer_unasked(request, QUESTIONS[request.method.key], f"answered cancel: {by}", at)
         return True
 
     def _notified(self, row: Method, params: JsonObject, line: str | bytes, at: float) -> bool:
@@ -1714,7 +1738,7 @@ def stored_request(request: PeerRequest) -> JsonObject:
 def permission_result(option_id: str | None) -> str:
     """The result of a permission request as JSON: an option, or cancelled for None."""
     if option_id is None:
-        return '{"outcome":{"outcome":"cancelled"}}'
+        return QUESTIONS["session_request_permission"]
     return f'{{"outcome":{{"outcome":"selected","optionId":{codec.encode_str(option_id)}}}}}'
 
 

@@ -1045,9 +1045,6 @@ class HostAdapter:
     def _connection_made(self, _: object, now: float) -> None:
         self._connecting = None
         self._connected = True
-        if self._disposing:
-            self._disconnect(now)
-            return
         waiting, self._waiting = self._waiting, []
         for call in waiting:
             call(None, now)

@@ -109,6 +109,24 @@ def test_a_deadline_passes_while_the_agent_talks_without_end(bench: Bench) -> No
     assert turn.result().cancel_asked == "deadline"
 
 
+def test_a_deadline_passes_while_the_peer_reads_nothing(bench: Bench) -> None:
+    agent, session, peer = bench.session()
+    blocked = bench.spawn(agent.request, "_x/big", {"data": BIG})
+    wait_until(lambda: 0 < agent.connection.output_bytes < len(BIG))
+    for _ in range(2):
+        asked = bench.spawn(agent.request, "_x/never_written", deadline=0.05)
+        with pytest.raises(RequestTimeout):
+            get(asked)
+    with pytest.raises(RequestTimeout):
+        session.prompt("never written", deadline=0.05).result()
+    request = peer.read()
+    peer.result(request, {"n": 1})
+    assert get(blocked) == {"n": 1}
+    job = bench.spawn(lambda: session.prompt("written").text())
+    peer.end(peer.prompted())
+    assert get(job) == ""
+
+
 def test_a_cancelled_result_cancels_the_turn(bench: Bench) -> None:
     _agent, session, peer = bench.session()
     turn = session.prompt("hi")

@@ -257,7 +257,7 @@ class LinkedCores(RuleBasedStateMachine):
         ),
         start=st.sampled_from(STARTS),
         flowing=st.booleans(),
-        last=st.sampled_from(["", "cancel", "close"]),
+        last=st.sampled_from(["", "cancel", "close", "wait", "cancel and wait"]),
     )
     def begin(
         self,
@@ -774,10 +774,13 @@ class LinkedCores(RuleBasedStateMachine):
         """Cancel or close what is running or let it be, answer everything, let all deadlines pass; then the tables are
         empty, and an end is an end."""
         for index in range(len(self.sessions)):
-            if self.last == "cancel":
+            if self.last.startswith("cancel"):
                 self.cancel_turn(index, "report")
             elif self.last == "close":
                 self.close_session(index)
+        if self.last.endswith("wait"):
+            # Answers come after all deadlines, cancelled turns are fenced.
+            self.pair.exhaust()
         for _ in range(50):
             # Time for what is under way, not for deadlines, as long as somebody waits for an answer.
             self.pair.exhaust(1.0)

@@ -1195,6 +1195,20 @@ def test_M62_a_start_that_only_a_query_could_settle_holds_nothing_up() -> None:
     assert rig.adapter.disposed
 
 
+def test_M62_nor_where_the_connection_is_gone_already() -> None:
+    rig = Rig()
+    rig.session()
+    id = rig.prompt()
+    rig.fail(StartTurn, "request_interrupted", "dispatched")
+    rig.automatic = tuple(kind for kind in rig.automatic if kind is not host.Connect)
+    rig.lose()
+    rig.waiting(host.Connect)
+    rig.dispose()
+    assert rig.answer(id) == CANCELLED
+    rig.fail(host.Connect)
+    assert rig.adapter.disposed
+
+
 def test_M62_dispose_is_bounded() -> None:
     rig = Rig()
     rig.session()

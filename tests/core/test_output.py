@@ -77,16 +77,26 @@ def test_there_is_nothing_to_send_when_nothing_was_said() -> None:
     assert driver.conn.output_bytes == 0
 
 
-@pytest.mark.parametrize("wrong", [0, -1])
-def test_a_size_that_is_none(wrong: int) -> None:
+def test_a_size_that_is_none() -> None:
     driver, _ = idle_client()
     driver.conn.notify("_a")
     with pytest.raises(LocalProtocolError):
-        driver.conn.data_to_send(driver.now, wrong)
-    for other in ("5", 1.5, True):
+        driver.conn.data_to_send(driver.now, -1)
+    for wrong in ("5", 1.5, True):
         with pytest.raises(TypeError):
-            driver.conn.data_to_send(driver.now, other)  # type: ignore[arg-type]  # wrong on purpose
+            driver.conn.data_to_send(driver.now, wrong)  # type: ignore[arg-type]  # wrong on purpose
     assert [message["method"] for message in driver.sent()] == ["_a"]
+
+
+def test_no_bytes_at_all_begin_durations_and_send_nothing() -> None:
+    """For a write that hangs: time goes on for what waits behind it, and it can still be withdrawn."""
+    driver, session = idle_client()
+    driver.conn.prompt(session, "hi", deadline=5.0)
+    assert driver.conn.data_to_send(driver.now, 0) == b""
+    assert (driver.drain(), driver.conn.next_deadline()) == ([], 105.0)
+    failed = one(driver.wait(5.0), TurnFailed)
+    assert (failed.outcome, failed.dispatch) == ("deadline", "not_sent")
+    assert driver.sent() == []
 
 
 def test_a_prompt_is_known_before_its_bytes_are_written() -> None:

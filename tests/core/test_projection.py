@@ -169,6 +169,7 @@ def test_an_unknown_kind_is_refused() -> None:
 # ── UTF-16 ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(LETTERS, max_size=5), max_size=8), st.booleans())
 def test_utf16_offsets_are_what_an_encoder_says(pieces: list[str], ask_between: bool) -> None:
     ledger = TextLedger()

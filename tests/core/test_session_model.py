@@ -51,6 +51,12 @@ TAIL = 0.5
 ATTACHED = 30.0
 
 
+def asked_in(item: object) -> object:
+    """The session that a permission request is about; None for anything else."""
+    params = item.get("params") if isinstance(item, dict) and "id" in item else None
+    return params.get("sessionId") if isinstance(params, dict) else None
+
+
 class Agent:
     """What the agent knows, and what it is about to say. It says one thing after the other: ``todo``."""
 
@@ -214,11 +220,8 @@ class SessionModel(RuleBasedStateMachine):
     @precondition(lambda self: self.alive and self.opening is None and self.tail is None and len(self.handles) < 3)
     @rule(pick=st.integers(0, 5), prompt=st.booleans(), fresh=st.booleans())
     def open(self, pick: int, prompt: bool, fresh: bool) -> None:
-        closed = [id for id in self.known if self.state(id) in ("", "fenced")]
+        closed = [id for id in self.known if self.state(id) in ("", "fenced", "closed")]
         resume = closed[pick % len(closed)] if closed and pick else None
-        if resume is not None:
-            # The agent lets go of what it did in a session that is opened again.
-            self.handles.pop(resume, None)
         self.replayed = []
         self.expected_replay = 0
         self.opening = self.conn.open_session(
@@ -355,7 +358,11 @@ class SessionModel(RuleBasedStateMachine):
         # An old turn of the session is over for the agent; its prompt may still be answered.
         if id in agent.prompts:
             agent.given_up.append(agent.prompts.pop(id))
-        agent.todo = deque(item for item in agent.todo if item.get("live") != id)
+        dropped = [item for item in agent.todo if id in (item.get("live"), asked_in(item.get("again", item)))]
+        for item in dropped:
+            agent.todo.remove(item)
+            if "method" in item:
+                del agent.asked[item["id"]]
         if shape % 7 == 6:
             agent.todo.append(error(message["id"], -32002, "no such session"))
             return
@@ -384,7 +391,8 @@ class SessionModel(RuleBasedStateMachine):
             # Only while it is open: an answered question that is asked again is a new one.
             question = item["again"]
             assert isinstance(question, dict)
-            return as_line(question) if question["id"] in agent.asked else b""
+            open = agent.asked.get(question["id"]) == question["params"]["toolCall"]["title"]
+            return as_line(question) if open else b""
         return as_line(item)
 
     @precondition(lambda self: self.alive and self.agent.todo)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_core import LocalProtocolError, StartSettlement
@@ -137,6 +137,7 @@ def test_wrong_arguments(arguments: dict[str, object], error: type[Exception]) -
         StartSettlement(**arguments)  # type: ignore[arg-type]  # wrong on purpose
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.sampled_from(["take", "fail", "wake", "time", "admitted", "not_admitted", "drop"]), max_size=60),
     st.integers(1, 6),

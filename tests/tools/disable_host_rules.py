@@ -190,7 +190,10 @@ DISABLINGS = (
         "            pass\n",
     ),
     Disabling(
-        "M39", HOST, "                settlement.drop()\n", "                self._poll(prompt, settlement, now)\n"
+        "M39",
+        SETTLEMENT,
+        '        if allows(START_SETTLEMENT, self.state, "ask"):\n            self.state',
+        "        if True:\n            self.state",
     ),
     Disabling(
         "M40",
@@ -328,7 +331,9 @@ DISABLINGS = (
         '            call(internal("connect", "connection_failed", reason=str(error)), now)\n',
         "            pass\n",
     ),
-    Disabling("M63", HOST, "        if self._disposing:\n            self._disconnect(now)\n            return\n", ""),
+    Disabling(
+        "M63", HOST, '            call(internal("connect", "registry_closed", "adapter"), now)\n', "            pass\n"
+    ),
     Disabling(
         "M64",
         HOST,

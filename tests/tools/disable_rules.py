@@ -269,6 +269,8 @@ DISABLINGS = (
     ),
     Disabling("A4", ATTACH, "        if before < 0 or stored[before].endswith(dropped):\n", "        if True:\n"),
     Disabling("A4", CLIENT, '            mark = "tail"\n', '            mark = ""\n'),
+    Disabling("A4", CLIENT, "                self._emit(events.TailHistory(session, at))\n", ""),
+    Disabling("A4", CLIENT, "                session.history_left = session.plan.replay.after\n", ""),
     # A5: answered ones are history, open ones are not raised again, nothing is allowed by itself
     Disabling("A5", CLIENT, "        elif print_ in self._answered:\n", "        elif False:\n"),
     Disabling("A5", CLIENT, "        if older is not None and older.fingerprint == print_:\n", "        if False:\n"),
@@ -286,7 +288,10 @@ DISABLINGS = (
         "                    self._limit_asking(open_request, self._timers.after)\n",
         "                    pass\n",
     ),
-    Disabling("A5", CLIENT, "                self._window.forget(session.session_id)\n", "                pass\n"),
+    Disabling(
+        "A5", CLIENT, "                self._leave_questions(self._window, session, at)\n", "                pass\n"
+    ),
+    Disabling("A5", CLIENT, "            elif row.key in QUESTIONS:\n", "            elif False:\n"),
     # A6: small, without secrets, all turns at once
     Disabling("A6", CLIENT, "        if size > self.limits.max_snapshot_bytes:\n", "        if False:\n"),
     Disabling(

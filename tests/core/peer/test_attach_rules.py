@@ -17,9 +17,11 @@ from acp_core import (
     Policy,
     ReadTextFileRequested,
     RequestAbandoned,
+    RequestRefused,
     RequestRepeated,
     SessionFenced,
     TailDropped,
+    TailHistory,
     TailOver,
     TurnEnded,
     TurnFailed,
@@ -33,6 +35,7 @@ from tests.core.helpers import (
     Message,
     as_line,
     chunk,
+    client,
     decode_output,
     idle_client,
     names,
@@ -202,6 +205,36 @@ def test_A4_the_tail_is_reported_with_its_lines_and_compared_by_content() -> Non
     assert not compare_tail([same, other], [other, line(2), line(2)]).ambiguous
 
 
+def test_A4_a_history_that_was_replayed_before_is_told_from_what_was_live() -> None:
+    """The tail reaches back to a session/load of the earlier owner, which discarded what was replayed."""
+    history = [chunk("s1", "old one"), chunk("s1", "old two"), chunk("s1", "old three")]
+    live = [chunk("s1", "new one"), chunk("s1", "new two")]
+    for behind in range(4):
+        old = client().initialize({"loadSession": True})
+        session, id = old.load("s1")
+        lines = [*history[behind:], result(id, {}), *history[:behind], *live]
+        old.feed(*lines[:-2])
+        old.wait(0.25)
+        prompt = old.prompt(session)
+        stored = [event.raw for event in only(old.feed(live[0]), Update)]
+        snapshot = old.conn.snapshot()
+        driver = attached(prompt, snapshot)
+        tail: list[Update] = []
+        for event in driver.feed(chunk("s1", "before the load"), *lines):
+            if isinstance(event, TailHistory):
+                assert event.session is driver.conn.session("s1")
+                tail.clear()
+            elif isinstance(event, Update) and event.mark == "tail":
+                tail.append(event)
+        found = compare_tail(stored, [event.raw for event in tail])
+        assert (found.new, found.overlap, found.gap) == ([as_line(live[1])[:-1]], 1, False)
+        # The next owner knows it too, and a tail that begins later has nothing to leave out.
+        driver.wait(QUIET)
+        assert driver.conn.snapshot()["sessions"] == snapshot["sessions"]
+        again = attached(prompt, {**snapshot, "nonce": "other"})
+        assert only(again.feed(*live), TailHistory) == []
+
+
 def asking() -> tuple[ClientDriver, int, list[Message]]:
     """An owner with one permission answered, one held, and one file request open: driver, prompt, the lines."""
     driver, _, prompt = prompting_client()
@@ -255,6 +288,17 @@ def test_A5_requests_in_the_tail_are_history_still_open_or_raised_once_it_is_ove
     driver = attached(prompt, None)
     driver.feed(unseen, result(prompt, {"stopReason": "end_turn"}))
     assert only(driver.wait(QUIET), PermissionRequested) == []
+    # With a snapshot it is known that nobody has seen them: they are answered, and the handlers' ones are raised.
+    driver = attached(prompt, snapshot)
+    files = request(8, "fs/read_text_file", {"sessionId": "s1", "path": "/g"})
+    events = driver.feed(unseen, files, result(prompt, {"stopReason": "end_turn"}))
+    assert [event.rpc_id for event in only(events, RequestRefused)] == [9]
+    assert [event.rpc_id for event in only(events, PermissionAnswered)] == [1]
+    assert [(message["id"], message["result"]) for message in driver.sent()] == [
+        (1, {"outcome": {"outcome": "cancelled"}}),
+        (9, {"outcome": {"outcome": "cancelled"}}),
+    ]
+    assert [event.rpc_id for event in only(driver.wait(QUIET), ReadTextFileRequested)] == [8]
     # What is collected is bounded by the same limit as open requests.
     driver = attached(prompt, None)
     limit = driver.conn.limits.max_incoming_requests
@@ -302,10 +346,11 @@ def test_A6_the_snapshot_is_one_small_value_that_restores_several_turns_at_once(
     assert "hunter2" not in text
     assert len(text) < 4096
     snapshot = stored(driver.conn.snapshot())
-    assert snapshot["sessions"] == [
-        {"sessionId": "s1", "cwd": CWD, "promptId": one_, "identity": "a"},
-        {"sessionId": "s2", "cwd": "/two", "promptId": two, "identity": "b"},
-        {"sessionId": "s3", "cwd": "/three", "promptId": None, "identity": None},
+    names_ = ("sessionId", "cwd", "promptId", "identity")
+    assert [tuple(row[name] for name in names_) for row in only_sessions(snapshot)] == [
+        ("s1", CWD, one_, "a"),
+        ("s2", "/two", two, "b"),
+        ("s3", "/three", None, None),
     ]
     assert snapshot["nonce"] == "test"
     assert idle.state == "idle"
