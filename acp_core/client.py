@@ -150,6 +150,7 @@ class ClientConnection(Connection):
         self._auth_methods: list[JsonObject] = []
         self._sessions: dict[str, Session] = {}
         self._opening: list[Session] = []
+        # Sessions that are opening, open, or ended and still known.
         self._session_count = 0
         self._authentication: str = ""
         self._authentication_error: Exception | None = None
@@ -283,7 +284,7 @@ class ClientConnection(Connection):
         self._check_writable()
         if self._session_count >= self.limits.max_sessions:
             local(
-                "limits.max_sessions", f"{self.limits.max_sessions} sessions were opened here; use another connection"
+                "limits.max_sessions", f"{self.limits.max_sessions} sessions are known here; use another connection"
             )
         plan = Plan(
             cwd=cwd,
@@ -956,6 +957,7 @@ class ClientConnection(Connection):
         """Give an id of the agent to a handle; an ended or fenced one that had it lets go."""
         older = self._sessions.get(session_id)
         if older is not None and older is not session:
+            self._session_count -= 1
             if older.state != CLOSED:
                 self._end_session(older, "another open took the session over", at)
         self._sessions[session_id] = session
@@ -1135,6 +1137,7 @@ class ClientConnection(Connection):
         error = settlement.error
         assert error is not None
         session.move("fail")
+        self._session_count -= 1
         self._drop_id(session)
         self._timers.cancel(session.plan.replay.timer)
         request = session.prompt_request

@@ -121,7 +121,6 @@ class Session:
     __slots__ = (
         "__weakref__",
         "attached",
-        "history_left",
         "available_commands",
         "cancel_timer",
         "close_deadline",
@@ -129,6 +128,7 @@ class Session:
         "current_mode_id",
         "cwd",
         "fenced",
+        "history_left",
         "in_tail",
         "live",
         "models",

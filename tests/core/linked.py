@@ -276,9 +276,7 @@ class LinkedCores(RuleBasedStateMachine):
         capabilities = json.loads(json.dumps(AGENT_CAPABILITIES))
         if can_resume:
             capabilities["sessionCapabilities"]["resume"] = {}
-        self.ending = ending
         self.needs_login = needs_login
-        self.flowing = False
         self.last = last
         self.client = Recorded(
             self.kit,
@@ -342,6 +340,7 @@ class LinkedCores(RuleBasedStateMachine):
         if start == "cancelling":
             self.cancel_turn(0, "report")
         self.steps = 0
+        self.ending = ending
         self.flowing = flowing
 
     # ── What the two ends say ───────────────────────────────────────────────────────────────────────────────────────

@@ -11,6 +11,7 @@ import pytest
 
 from acp_core import (
     AnswerUnmatched,
+    ClientConnection,
     ForeignUpdate,
     Limits,
     LineTooLong,
@@ -467,3 +468,17 @@ def test_a_client_that_prompts_for_ever_keeps_nothing() -> None:
     for found in sizes:
         found.pop("_answered")
     assert sizes[0] == sizes[1]
+
+
+def test_failed_opens_do_not_count_as_sessions() -> None:
+    client = ClientConnection(nonce="n", limits=Limits(max_sessions=2))
+    client.initialize()
+    client.data_to_send(0.0)
+    client.receive_data(b'{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}\n', 0.0)
+    list(client.events())
+    for turn in range(5):
+        session = client.open_session("/w")
+        client.data_to_send(0.0)
+        client.receive_data(b'{"jsonrpc":"2.0","id":%d,"error":{"code":-32603,"message":"no"}}\n' % (turn + 2), 0.0)
+        list(client.events())
+        assert session.state == "closed"

@@ -576,6 +576,49 @@ def test_a_flood_of_the_agent_leaves_nothing_behind(kind: str) -> None:
     assert connection.open_peer_requests <= 50
 
 
+@pytest.mark.parametrize(
+    "kind", ["opens refused", "loads refused", "prompts to nobody", "cancels", "noise", "turns", "questions given up"]
+)
+def test_a_flood_of_the_client_leaves_nothing_behind(kind: str) -> None:
+    connection = new_agent(REAL, limits=SMALL)
+    (new,) = feed(connection, line(id="s", method="session/new", params={"cwd": "/work", "mcpServers": []}))
+    connection.accept(new.request_id, "s1")
+
+    def part(start: int) -> None:
+        for number in range(start, start + 400):
+            now = NOW + number * 10
+            prompt = {"prompt": [{"type": "text", "text": "hi"}]}
+            match kind:
+                case "opens refused":
+                    data = line(id=number, method="session/new", params={"cwd": "/work", "mcpServers": []})
+                case "loads refused":
+                    params: dict[str, object] = {"cwd": "/work", "mcpServers": [], "sessionId": f"old-{number}"}
+                    data = line(id=number, method="session/load", params=params)
+                case "prompts to nobody":
+                    data = line(id=number, method="session/prompt", params={"sessionId": f"no-{number}", **prompt})
+                case "cancels":
+                    data = line(method="session/cancel", params={"sessionId": f"no-{number}"})
+                case "noise":
+                    data = b"noise %d\n" % number
+                case _:
+                    data = line(id=number, method="session/prompt", params={"sessionId": "s1", **prompt})
+            for event in feed(connection, data, now):
+                if kind == "questions given up":
+                    connection.ask_permission("s1", {"toolCallId": "c"}, PERMISSION_OPTIONS, deadline=1.0)
+                    connection.data_to_send(now)
+                    checks.wait(connection, now + 2)
+                if kind in ("turns", "questions given up"):
+                    connection.update_text("s1", "message", f"message {number}", delta="x")
+                    connection.end_turn(event.request_id)
+                elif type(event).__name__.endswith("SessionRequested"):
+                    connection.respond_error(event.request_id, -32603, "no")
+            connection.data_to_send(now)
+
+    assert growth(part) < 30_000
+    assert connection.open_requests == connection.open_peer_requests == connection.output_bytes == 0
+    assert [session.session_id for session in connection.sessions] == ["s1"]
+
+
 @pytest.mark.parametrize("kind", ["given up", "withdrawn", "answered", "notes", "turns", "sessions refused"])
 def test_use_leaves_nothing_behind(kind: str) -> None:
     connection, session = idle_client(REAL, limits=SMALL, extensions=[EXTENSION])
