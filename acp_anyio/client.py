@@ -478,7 +478,7 @@ class Session:
         """What the agent says between turns: unread metadata only in its latest state. Ends with the session or the
         connection. Waiting for the next event raises ConsumerTooSlow while another queue of the connection is full.
         """
-        return SessionIterator(self.agent.link, self.agent.link.inbox.idle(self.handle), self._waiter)
+        return SessionIterator(self.agent.link, self.agent.link.inbox.listen(self.handle), self._waiter)
 
 
 class Turn:

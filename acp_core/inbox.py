@@ -61,15 +61,33 @@ class Channel:
     """One ordered queue of events for one consumer.
 
     A detached channel counts and discards: its consumer has left, and it freezes nobody. ``wake`` is the binding's: it
-    is called after every put, and must not call back.
+    is called after every put, and must not call back. ``keeps`` bounds in bytes what is kept for a consumer who has
+    never asked; what comes on top is counted and discarded.
     """
 
-    __slots__ = ("_inbox", "_queue", "coalesces", "detached", "discarded", "discarded_bytes", "ended", "size", "wake")
+    __slots__ = (
+        "_inbox",
+        "_latest",
+        "_queue",
+        "_stale",
+        "coalesces",
+        "detached",
+        "discarded",
+        "discarded_bytes",
+        "ended",
+        "keeps",
+        "size",
+        "wake",
+    )
 
-    def __init__(self, inbox: Inbox, *, coalesces: bool = False) -> None:
+    def __init__(self, inbox: Inbox, *, coalesces: bool = False, keeps: int | None = None) -> None:
         self._inbox = inbox
         self._queue: deque[Event] = deque()
+        # The queued event of each kind that coalesces, and those that a later one has replaced.
+        self._latest: dict[type[Event], Event] = {}
+        self._stale: set[int] = set()
         self.coalesces = coalesces
+        self.keeps = keeps
         self.detached = False
         self.ended = False
         self.size = 0
@@ -78,21 +96,20 @@ class Channel:
         self.wake: Waker | None = None
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self._queue) - len(self._stale)
 
     def put(self, event: Event) -> None:
         """Append an event; on a channel that coalesces it takes the place of an older one of its kind."""
         size = wire_size(event)
-        if self.detached:
+        merges = self.coalesces and isinstance(event, COALESCED)
+        # Metadata is small and the latest is of use whenever it is asked for; the rest is not kept without end.
+        full = self.keeps is not None and not merges and self.size + size + 64 * len(self) > self.keeps
+        if self.detached or full:
             self.discarded += 1
             self.discarded_bytes += size
             return
-        if self.coalesces and isinstance(event, COALESCED):
-            for older in self._queue:
-                if older.__class__ is event.__class__:
-                    self._queue.remove(older)
-                    self._count(-wire_size(older))
-                    break
+        if merges:
+            self._replace(event)
         self._queue.append(event)
         self._count(size)
         if self.wake is not None:
@@ -100,11 +117,28 @@ class Channel:
 
     def take(self) -> Event | None:
         """The next event, or None when there is none now."""
-        if not self._queue:
-            return None
-        event = self._queue.popleft()
-        self._count(-wire_size(event))
-        return event
+        while self._queue:
+            event = self._queue.popleft()
+            if id(event) in self._stale:
+                self._stale.discard(id(event))
+                continue
+            if self._latest.get(event.__class__) is event:
+                del self._latest[event.__class__]
+            self._count(-wire_size(event))
+            return event
+        return None
+
+    def _replace(self, event: Event) -> None:
+        """A queued event of the same kind is not given any more. O(1) for each event, and memory stays bounded."""
+        older = self._latest.get(event.__class__)
+        self._latest[event.__class__] = event
+        if older is None:
+            return
+        self._stale.add(id(older))
+        self._count(-wire_size(older))
+        if len(self._stale) > 16 and len(self._stale) * 2 > len(self._queue):
+            self._queue = deque(kept for kept in self._queue if id(kept) not in self._stale)
+            self._stale.clear()
 
     def end(self) -> None:
         """Nothing more will come."""
@@ -117,10 +151,12 @@ class Channel:
         if self.detached:
             return
         self.detached = True
-        self.discarded += len(self._queue)
+        self.discarded += len(self)
         self.discarded_bytes += self.size
         self._count(-self.size)
         self._queue.clear()
+        self._latest.clear()
+        self._stale.clear()
 
     def _count(self, size: int) -> None:
         self.size += size
@@ -162,10 +198,17 @@ class Inbox:
         return Channel(self)
 
     def idle(self, session: Session) -> Channel:
-        """The channel of what a session says between turns."""
+        """The channel of what a session says between turns. Until ``listen`` is called it keeps half of
+        ``pause_at`` bytes: who never listens must not make reading pause."""
         channel = self._idle.get(session)
         if channel is None:
-            channel = self._idle[session] = Channel(self, coalesces=True)
+            channel = self._idle[session] = Channel(self, coalesces=True, keeps=self.pause_at // 2)
+        return channel
+
+    def listen(self, session: Session) -> Channel:
+        """The same, for a consumer who reads it from now on: nothing more is discarded."""
+        channel = self.idle(session)
+        channel.keeps = None
         return channel
 
     def route(self, event: Event) -> Event | None:

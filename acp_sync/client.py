@@ -330,7 +330,7 @@ class Session:
         latest state. For one reader at a time.
         """
         waiter = Waiter()
-        channel = self._driver.inbox.idle(self.handle)
+        channel = self._driver.inbox.listen(self.handle)
         channel.wake = waiter.bell.ring
 
         def ready() -> tuple[Event | None] | None:

@@ -1,0 +1,119 @@
+"""Where events go between the core and a consumer, and what is kept of them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from acp_core import AgentMessageChunk, ClientConnection, Session, UsageUpdate
+from acp_core.inbox import Channel, Inbox
+
+
+def opened() -> tuple[ClientConnection, Session]:
+    client = ClientConnection(nonce="n")
+    session = client.open_session("/w")
+    client.data_to_send(0.0)
+    client.receive_data(b'{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}\n', 0.0)
+    list(client.events())
+    client.data_to_send(0.0)
+    client.receive_data(b'{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s"}}\n', 0.0)
+    list(client.events())
+    return client, session
+
+
+def feed(client: ClientConnection, inbox: Inbox, update: dict[str, object]) -> int:
+    """Route one update; the length of its line."""
+    params = {"sessionId": "s", "update": update}
+    line = json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params}).encode()
+    client.receive_data(line + b"\n", 1.0)
+    for event in client.events():
+        inbox.route(event)
+    return len(line)
+
+
+def chunk(text: str) -> dict[str, object]:
+    return {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+
+
+def usage(used: int) -> dict[str, object]:
+    return {"sessionUpdate": "usage_update", "used": used, "size": 9}
+
+
+def drained(channel: Channel) -> list[object]:
+    found: list[object] = []
+    while (event := channel.take()) is not None:
+        found.append(
+            event.text
+            if isinstance(event, AgentMessageChunk)
+            else event.used
+            if isinstance(event, UsageUpdate)
+            else event
+        )
+    return found
+
+
+def test_idle_metadata_coalesces_to_its_latest_state_in_its_latest_place() -> None:
+    client, session = opened()
+    inbox = Inbox()
+    channel = inbox.listen(session)
+    for update in (usage(1), chunk("a"), usage(2), chunk("b"), usage(3)):
+        feed(client, inbox, update)
+    assert len(channel) == 3
+    assert drained(channel) == ["a", "b", 3]
+    assert (channel.size, inbox.size, len(channel)) == (0, 0, 0)
+
+
+def test_coalescing_is_bounded_and_linear() -> None:
+    client, session = opened()
+    inbox = Inbox()
+    channel = inbox.listen(session)
+    feed(client, inbox, chunk("first"))
+    size = 0
+    for used in range(10000, 15000):
+        size = feed(client, inbox, usage(used))
+        assert len(channel) == 2
+    assert (
+        channel.size
+        == inbox.size
+        == size
+        + len(
+            json.dumps(
+                {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": chunk("first")}}
+            )
+        )
+    )
+    assert drained(channel) == ["first", 14999]
+
+
+def test_a_session_nobody_listens_to_does_not_pause_reading() -> None:
+    client, session = opened()
+    inbox = Inbox(pause_at=4096, full_at=8192)
+    for number in range(200):
+        feed(client, inbox, chunk(f"{number}"))
+        feed(client, inbox, usage(number))
+        assert not inbox.paused
+    channel = inbox.idle(session)
+    assert channel.discarded > 0
+    kept = drained(channel)
+    # The oldest are kept, and the latest metadata; the rest is counted.
+    assert kept[0] == "0"
+    assert kept[-1] == 199
+    assert len(kept) - 1 + channel.discarded == 200
+
+
+@pytest.mark.parametrize("waiters", [0, 1])
+def test_the_two_marks(waiters: int) -> None:
+    client, session = opened()
+    size = feed(client, Inbox(), chunk("x"))
+    inbox = Inbox(pause_at=3 * size, full_at=5 * size)
+    inbox.waiters = waiters
+    inbox.listen(session)
+    verdicts = []
+    for _ in range(5):
+        feed(client, inbox, chunk("x"))
+        verdicts.append((inbox.paused, inbox.full))
+    pausing = waiters == 0
+    assert verdicts == [(False, False), (False, False), (pausing, False), (pausing, False), (True, True)]
+    inbox.idle(session).detach()
+    assert (inbox.paused, inbox.full, inbox.size) == (False, False, 0)
