@@ -110,9 +110,16 @@ from .sessions import Session, Turn
 from .settlement import StartSettlement
 from .turns import Admission
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .host import HostAdapter, HostLimits
+    from .transcript import Entry, MessageEntry, ToolCallEntry, Transcript, TranscriptLoss, TurnEntry, UnknownEntry
+    from .usage import ERROR_KINDS, Usage, classify_error, turn_usage
+
 __version__ = "0.1.0"
 
 __all__ = (
+    "ERROR_KINDS",
     "V1",
     "ACPError",
     "Admission",
@@ -140,12 +147,15 @@ __all__ = (
     "DeleteSessionRequested",
     "Deviation",
     "ElicitationRequested",
+    "Entry",
     "Event",
     "FenceLifted",
     "ForeignUpdate",
     "Gate",
     "Grace",
     "HandlerFailed",
+    "HostAdapter",
+    "HostLimits",
     "Initialized",
     "KillTerminalRequested",
     "Limits",
@@ -155,6 +165,7 @@ __all__ = (
     "LocalProtocolError",
     "LogoutRequested",
     "Malformed",
+    "MessageEntry",
     "Method",
     "MethodTable",
     "NewSessionRequested",
@@ -208,19 +219,53 @@ __all__ = (
     "TextLedger",
     "TextRevised",
     "ToolCall",
+    "ToolCallEntry",
     "ToolCallFields",
     "ToolCallUpdate",
+    "Transcript",
+    "TranscriptLoss",
     "Truncated",
     "Turn",
     "TurnCancelReceived",
     "TurnEnded",
+    "TurnEntry",
     "TurnFailed",
+    "UnknownEntry",
     "UnknownUpdate",
     "Update",
+    "Usage",
     "UsageUpdate",
     "UserMessageChunk",
     "WaitForTerminalExitRequested",
     "WriteFailed",
     "WriteTextFileRequested",
+    "classify_error",
     "compare_tail",
+    "turn_usage",
 )
+
+# Loaded when first used: most programs need none of them, and importing the core stays cheap.
+_LATER = {
+    "HostAdapter": "host",
+    "HostLimits": "host",
+    "Entry": "transcript",
+    "MessageEntry": "transcript",
+    "ToolCallEntry": "transcript",
+    "Transcript": "transcript",
+    "TranscriptLoss": "transcript",
+    "TurnEntry": "transcript",
+    "UnknownEntry": "transcript",
+    "ERROR_KINDS": "usage",
+    "Usage": "usage",
+    "classify_error": "usage",
+    "turn_usage": "usage",
+}
+
+
+def __getattr__(name: str) -> object:
+    module = _LATER.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(__import__(f"{__name__}.{module}", fromlist=(name,)), name)
+    globals()[name] = found
+    return found
