@@ -249,6 +249,7 @@ class LinkedCores(RuleBasedStateMachine):
         client_chunks=st.sampled_from([None, None, 100, 7, 1]),
         delay=st.sampled_from([0.0, 0.0, 0.2]),
         can_resume=st.booleans(),
+        bare=st.sampled_from([False, False, False, True]),
         policy=st.sampled_from([None, None, None, "allow", "deny"]),
         needs_login=st.booleans(),
         ending=st.tuples(
@@ -265,6 +266,7 @@ class LinkedCores(RuleBasedStateMachine):
         client_chunks: int | None,
         delay: float,
         can_resume: bool,
+        bare: bool,
         policy: str | None,
         needs_login: bool,
         ending: tuple[str, int],
@@ -273,16 +275,17 @@ class LinkedCores(RuleBasedStateMachine):
         last: str,
     ) -> None:
         core, testing = self.kit.core, self.kit.testing
-        capabilities = json.loads(json.dumps(AGENT_CAPABILITIES))
+        # What is not advertised is asked for all the same: then the intent has to refuse, not the peer.
+        capabilities = {} if bare else json.loads(json.dumps(AGENT_CAPABILITIES))
         if can_resume:
-            capabilities["sessionCapabilities"]["resume"] = {}
+            capabilities.setdefault("sessionCapabilities", {})["resume"] = {}
         self.needs_login = needs_login
         self.last = last
         self.client = Recorded(
             self.kit,
             lambda: core.ClientConnection(
                 nonce="client",
-                capabilities=CLIENT_CAPABILITIES,
+                capabilities={} if bare else CLIENT_CAPABILITIES,
                 extensions=[EXTENSION],
                 info={"name": "test", "version": "1"},
                 permissions=None if policy is None else core.Policy({"default": policy}),

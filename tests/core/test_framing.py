@@ -120,16 +120,16 @@ def test_a_message_with_its_boundaries() -> None:
 
 
 def seconds(size: int) -> float:
-    """The least time in which a line of ``size`` bytes goes through in chunks of 4 KiB."""
+    """The least CPU time in which a line of ``size`` bytes goes through in chunks of 4 KiB."""
     chunk = b"x" * 4096
     best = 1e9
     for _ in range(3):
         framer = Framer(size, HEAD, TAIL)
-        began = time.perf_counter()
+        began = time.process_time()
         for _ in range(size // len(chunk)):
             framer.feed(chunk, 0)
         (line,), _ = framer.feed(b"\n", 0)
-        best = min(best, time.perf_counter() - began)
+        best = min(best, time.process_time() - began)
         assert len(plain(line)) == size  # type: ignore[arg-type]  # a str
     return best
 

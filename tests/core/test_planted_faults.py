@@ -44,6 +44,13 @@ FAULTS = (
         checks.check_outgoing_gate,
     ),
     Fault(
+        "an intent does not look at the agent's capabilities (seen by the machine)",
+        "connection",
+        "if row.gate is not None and not row.gate.open(self._peer_capabilities):",
+        "if False:",
+        checks.check_machine,
+    ),
+    Fault(
         "a request for an unadvertised method is raised",
         "connection",
         "if row.gate is not None and not row.gate.open(self._capabilities):",

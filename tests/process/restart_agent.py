@@ -3,7 +3,7 @@ library.
 
 ``restart_agent.py DIRECTORY``: ``said`` in it has every line that was written to stdout, ``heard`` every line that was
 read from stdin. A prompt's text says what to do: ``"lines N ask M"`` says N numbered lines and asks a permission after
-every M of them (waiting for its answer); ``"equal N"`` says the same line N times; ``"big N"`` says N lines of 1 KiB and
+every M of them, waiting for its answer; ``"equal N"`` says the same line N times; ``"big N"`` says N lines of 1 KiB and
 waits for nobody; ``"wait"`` in front asks one permission first.
 """
 

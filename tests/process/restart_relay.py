@@ -27,7 +27,8 @@ class Relay:
         self.taken = 0
         self.selector = selectors.DefaultSelector()
         assert self.agent.stdout is not None
-        for file in (self.agent.stdout, self.server, sys.stdin.buffer):
+        self.control = open(0, "rb", buffering=0)
+        for file in (self.agent.stdout, self.server, self.control):
             self.selector.register(file, selectors.EVENT_READ)
 
     def give(self, data: bytes) -> None:
@@ -83,7 +84,7 @@ class Relay:
                 self.hear()
             if self.server in ready:
                 self.accept()
-            if sys.stdin.buffer in ready and not sys.stdin.buffer.read1():  # type: ignore[attr-defined]  # buffered
+            if self.control in ready and not self.control.read(1):
                 return
 
 

@@ -211,7 +211,7 @@ def test_an_interrupt_while_closing_leaves_nothing() -> None:
 
 
 OWNER = """
-import sys, acp_sync
+import sys, acp_core, acp_sync
 agent = acp_sync.open_agent({command!r}, permissions=acp_core.Policy({{"default": "deny"}}))
 agent.open_session("/tmp")
 print(agent.pid, flush=True)
@@ -246,7 +246,7 @@ def test_an_owner_that_does_not_close_leaves_no_process(end: str) -> None:
 def test_a_forked_child_that_ends_leaves_the_agent_alone() -> None:
     script = textwrap.dedent(
         f"""
-        import os, sys, acp_sync
+        import os, sys, acp_core, acp_sync
         agent = acp_sync.open_agent({EXAMPLE!r}, permissions=acp_core.Policy({{"default": "deny"}}))
         agent.initialize()
         child = os.fork()
