@@ -454,16 +454,19 @@ def check_write_failed(kit: Kit) -> None:
 
 def check_machine(kit: Kit) -> None:
     """Two linked cores under the machine; the default run of test_state_machine.py is longer."""
-    run_machine(kit, 40, 40)
+    run_machine(kit, 80, 40)
 
 
-def run_machine(kit: Kit, examples: int, steps: int, derandomize: bool = True) -> type[LinkedCores]:
-    """Run the machine so many times, with up to so many steps each. Returns its class, which has counted the events."""
+def run_machine(kit: Kit, examples: int, steps: int, *, first: str = "", derandomize: bool = True) -> type[LinkedCores]:
+    """Run the machine so many times, with up to so many steps each. Returns its class, which has counted the events.
+
+    ``first`` is one of STARTS, or "" for any."""
 
     class Machine(LinkedCores):
         pass
 
     Machine.kit = kit
+    Machine.first = first
     Machine.seen = type(LinkedCores.seen)()
     run_state_machine_as_test(
         Machine,

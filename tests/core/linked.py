@@ -115,7 +115,20 @@ def config_options(model: str = "small") -> list[Message]:
 
 
 # How far a run is brought before hypothesis takes over: mostly to a turn in flight.
-STARTS = ["cold", "opening", "idle", "prompting", "prompting", "asking", "asking", "cancelling", "cancelling"]
+STARTS = [
+    "cold",
+    "opening",
+    "idle",
+    "loaded",
+    "loaded",
+    "prompting",
+    "prompting",
+    "asking",
+    "asking",
+    "cancelling",
+    "cancelling",
+    "fenced",
+]
 # How a run ends before its time, or "" for most: then everything is brought to its own end.
 ENDINGS = [
     *[""] * 14,
@@ -233,6 +246,8 @@ class LinkedCores(RuleBasedStateMachine):
     """
 
     kit = REAL
+    # How far every run is brought first, one of STARTS; "" leaves it to hypothesis.
+    first = ""
     # How often each event was seen, over all runs: a machine that never gets anywhere proves nothing.
     seen: Counter[str] = Counter()
     # Values of the official schema that were found to fit, over all runs.
@@ -275,6 +290,8 @@ class LinkedCores(RuleBasedStateMachine):
         last: str,
     ) -> None:
         core, testing = self.kit.core, self.kit.testing
+        if self.first:
+            start, can_resume, bare = self.first, False, False
         # What is not advertised is asked for all the same: then the intent has to refuse, not the peer.
         capabilities = {} if bare else json.loads(json.dumps(AGENT_CAPABILITIES))
         if can_resume:
@@ -329,19 +346,21 @@ class LinkedCores(RuleBasedStateMachine):
         # Whether everything moves after each step, or only when a rule says so.
         self.flowing = False
         if start != "cold":
-            self.open_session(0, "new", "discard", None, None, False)
+            self.open_session(0, "stored" if start == "loaded" else "new", "discard", None, None, False)
         if start not in ("cold", "opening"):
             for _ in range(4):
                 self.pair.exhaust(1.0)
                 self.serve_all(False, 0)
-        if start in ("prompting", "asking", "cancelling"):
+        if start in ("prompting", "asking", "cancelling", "fenced"):
             self.prompt(0, None, 1)
             self.pair.exhaust(1.0)
         if start in ("asking", "cancelling"):
             self.ask_permission(0, None)
             self.pair.exhaust(1.0)
-        if start == "cancelling":
+        if start in ("cancelling", "fenced"):
             self.cancel_turn(0, "report")
+        if start == "fenced":
+            self.pair.exhaust(3.0)
         self.steps = 0
         self.ending = ending
         self.flowing = flowing
@@ -355,6 +374,9 @@ class LinkedCores(RuleBasedStateMachine):
             case "TurnEnded" | "TurnFailed":
                 assert event.turn.prompt_id == event.prompt_id
                 self.settled[CLIENT].setdefault(event.prompt_id, []).append(event)
+                # Its questions have been answered before (peer.md P8).
+                held = [self.raised[CLIENT][request_id] for request_id in self.open_at(CLIENT)]
+                assert not [ask for ask in held if ask.turn is event.turn and ask.key in QUESTIONS], held
             case "SessionReady" | "SessionFailed":
                 self.session_ends.setdefault(id(event.session), []).append(event)
                 if isinstance(event, core.SessionFailed):

@@ -7,48 +7,31 @@ from __future__ import annotations
 
 import argparse
 
+import pytest
+
 from tests.core.checks import run_machine
 from tests.core.linked import REAL
 
-# A machine that never gets there proves nothing: what the run has to have seen.
-REACHED = (
-    "AgentMessageChunk",
-    "AnswerUnmatched",
-    "AuthenticateRequested",
-    "CancelRequested",
-    "CloseSessionRequested",
-    "ConnectionOver",
-    "FenceLifted",
-    "Initialized",
-    "LoadSessionRequested",
-    "NotificationReceived",
-    "PermissionAnswered",
-    "PermissionRequested",
-    "PromptSent",
-    "ReplayDiscarded",
-    "RequestAbandoned",
-    "RequestReceived",
-    "RequestRefused",
-    "RequestSettled",
-    "ResumeSessionRequested",
-    "SessionClosed",
-    "SessionFailed",
-    "SessionFenced",
-    "SessionReady",
-    "SetConfigOptionRequested",
-    "SetModeRequested",
-    "ToolCall",
-    "TurnCancelReceived",
-    "TurnEnded",
-    "TurnFailed",
-    "UnknownUpdate",
-    "WriteFailed",
-)
+# Where the runs start, how many there are, and what they have to have seen: a machine that never gets anywhere proves
+# nothing.
+RUNS = [
+    (
+        "",
+        40,
+        "AnswerUnmatched CancelRequested ConnectionOver Initialized NotificationReceived PermissionAnswered "
+        "PromptRequested PromptSent RequestAbandoned RequestSettled SessionReady TurnCancelReceived TurnEnded "
+        "TurnFailed",
+    ),
+    ("asking", 20, "PermissionRequested PermissionAnswered PromptSent RequestSettled TurnEnded"),
+    ("fenced", 20, "SessionFenced FenceLifted AnswerUnmatched TurnFailed TurnCancelReceived"),
+    ("loaded", 20, "LoadSessionRequested ReplayDiscarded AvailableCommandsUpdate SessionReady"),
+]
 
 
-def test_two_linked_cores() -> None:
-    seen = run_machine(REAL, 80, 50).seen
-    assert not [name for name in REACHED if not seen[name]]
+@pytest.mark.parametrize(("first", "examples", "reached"), RUNS, ids=[run[0] or "anywhere" for run in RUNS])
+def test_two_linked_cores(first: str, examples: int, reached: str) -> None:
+    seen = run_machine(REAL, examples, 50, first=first).seen
+    assert not [name for name in reached.split() if not seen[name]]
 
 
 def main() -> None:

@@ -83,3 +83,20 @@ def test_every_decision_has_its_test() -> None:
     assert len(rows) >= 17
     for row in rows:
         assert TEST_NAME.search(row), f"a decision without a test: {row}"
+
+
+def test_every_code_block_type_checks(tmp_path: Path) -> None:
+    """What the documentation shows is clean under mypy --strict, as a user would have it."""
+    for number, page in enumerate(PAGES):
+        for index, match in enumerate(BLOCK.finditer(page.read_text(encoding="utf-8"))):
+            name = page.stem.replace("-", "_").lower()
+            (tmp_path / f"block_{number}_{name}_{index}.py").write_text(match.group(1), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", str(tmp_path / "cache"), "."],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        cwd=tmp_path,
+        env={**os.environ, "MYPYPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
