@@ -32,6 +32,7 @@ from .state import (
     CANCELLING,
     CLOSED,
     CLOSING,
+    CONFIGURING,
     CONNECTION,
     ENDING,
     FENCED,
@@ -1143,6 +1144,8 @@ class ClientConnection(Connection):
         request = session.prompt_request
         if request is not None:
             self._settle(request, "withdraw", Settlement("withdrawn", NOT_SENT, error=error), at)
+        if self._state == OPEN:
+            self._cancel_permissions(session, None, "close", at)
         self._tell_discarded(session, at)
         self._emit(events.SessionFailed(session, step, error, settlement.outcome, settlement.dispatch, at))
 
@@ -1415,8 +1418,12 @@ class ClientConnection(Connection):
         if session is not None and session.live:
             turn = session.turn
             if turn is not None:
-                turn.updates += 1
-                turn.last_at = at
+                if session.state == CONFIGURING:
+                    # Its prompt waits: nothing of it can have come.
+                    turn = None
+                else:
+                    turn.updates += 1
+                    turn.last_at = at
             if keep is not None:
                 self._keep(session, keep, cls, params, at)
             return cls(session, turn, update, line, "", at)
@@ -1506,7 +1513,9 @@ class ClientConnection(Connection):
 
     def _session_of(self, row: Method, params: JsonObject) -> tuple[AnySession | None, Turn | None]:
         session = self._sessions.get(get_str(params, "sessionId") or "")
-        return session, session.turn if session is not None else None
+        if session is None or session.state in OPENING:
+            return session, None
+        return session, session.turn
 
     def _gate_peer(self, row: Method, params: JsonObject) -> tuple[int, str] | None:
         refusal = super()._gate_peer(row, params)

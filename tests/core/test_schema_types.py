@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from tests.interop.agents import install_pinned, missing
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT / "tests" / "spec" / "typing_cases.txt"
@@ -37,13 +38,16 @@ def test_mypy_finds_every_misspelling_and_nothing_else(cases: Path) -> None:
     assert {int(line.split(".py:")[1].split(":")[0]) for line in errors} == wanted(), done.stdout
 
 
-@pytest.mark.skipif(shutil.which("pyright") is None, reason="pyright is not installed")
 def test_pyright_finds_every_misspelling_and_nothing_else(cases: Path) -> None:
     settings: dict[str, object] = {"include": [str(cases)], "extraPaths": [str(ROOT)], "typeCheckingMode": "strict"}
     settings |= {"pythonVersion": "3.11", "reportUnusedExpression": False, "reportUnusedVariable": False}
     project = cases.parent / "pyrightconfig.json"
     project.write_text(json.dumps(settings))
-    command = ["pyright", "--outputjson", "--pythonpath", sys.executable, "-p", str(project)]
+    reason = missing()
+    if reason is not None:
+        pytest.skip(f"pyright did not check the generated types: {reason}")
+    pyright = install_pinned("pyright", "pyright") / "node_modules" / ".bin" / "pyright"
+    command = [str(pyright), "--outputjson", "--pythonpath", sys.executable, "-p", str(project)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = json.loads(done.stdout)["generalDiagnostics"]
     errors = {entry["range"]["start"]["line"] + 1 for entry in found if entry["severity"] == "error"}

@@ -38,9 +38,10 @@ def found(made: Stage) -> dict[str, object]:
         # The step with the answer was half stored; it was stored, and the answer did not leave.
         (STEP_WRITE, 500, 0),
         (STEP_WRITE, 1000, 0),
-        # The answer did not leave; half of it did; all of it did, and nothing else happened any more.
+        # The answer did not leave; half of it did; all but its line end did; all of it did, and nothing else.
         (ANSWER_WRITE, 0, 0),
         (ANSWER_WRITE, 500, 1),
+        (ANSWER_WRITE, 999, 0),
         (ANSWER_WRITE, 1000, 0),
     ],
 )
