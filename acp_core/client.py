@@ -284,9 +284,7 @@ class ClientConnection(Connection):
                 local("path.absolute", f"additional directory {clip(directory)}: paths of the protocol are absolute")
         self._check_writable()
         if self._session_count >= self.limits.max_sessions:
-            local(
-                "limits.max_sessions", f"{self.limits.max_sessions} sessions are known here; use another connection"
-            )
+            local("limits.max_sessions", f"{self.limits.max_sessions} sessions are known here; use another connection")
         plan = Plan(
             cwd=cwd,
             resume=resume,

@@ -232,9 +232,7 @@ def content(block: ContentBlock, *, meta: Meta | None = None) -> ToolCallContent
     return out
 
 
-def diff(
-    path: str, *, new_text: str, old_text: str | None = None, meta: Meta | None = None
-) -> ToolCallContentDiff:
+def diff(path: str, *, new_text: str, old_text: str | None = None, meta: Meta | None = None) -> ToolCallContentDiff:
     """A change of one file as content of a tool call; `path` is absolute (rule 12), no `old_text` is a new file."""
     out: ToolCallContentDiff = {"type": "diff", "path": path, "newText": new_text}
     if old_text is not None:
@@ -431,9 +429,7 @@ def mcp_http(
     return out
 
 
-def mcp_sse(
-    name: str, *, url: str, headers: Mapping[str, str] | None = None, meta: Meta | None = None
-) -> McpServerSse:
+def mcp_sse(name: str, *, url: str, headers: Mapping[str, str] | None = None, meta: Meta | None = None) -> McpServerSse:
     """An MCP server over server-sent events. Needs the agent's `mcpCapabilities.sse` (rule 46)."""
     out: McpServerSse = {"type": "sse", "name": name, "url": url, "headers": _headers(headers)}
     if meta is not None:

@@ -473,7 +473,6 @@ class _Composite(_Node):
 
 
 class _Object(_Composite):
-
     def __init__(self, fields: list[_Field], also: list[_Composite]) -> None:
         self.fields, self.also = fields, also
         self.names = frozenset(field.name for field in fields)

@@ -283,6 +283,35 @@ def check_turn_end_answers_permissions(kit: Kit) -> None:
     assert [answer["id"] for answer in sent(connection)] == [7]
 
 
+def check_failed_open_answers_permissions(kit: Kit) -> None:
+    """A question that was asked while a session opened is answered cancelled when the opening fails."""
+    connection = new_client(kit)
+    connection.open_session("/work", resume="s1")
+    (ask,) = sent(connection)
+    feed(connection, permission(7, "s1"))
+    found = feed(connection, line(id=ask["id"], error={"code": -32603, "message": "no"}))
+    assert [event.by for event in named(found, "PermissionAnswered")] == ["close"]
+    assert len(named(found, "SessionFailed")) == 1
+    assert [answer["id"] for answer in sent(connection)] == [7]
+
+
+def check_waiting_turn(kit: Kit) -> None:
+    """Nothing that comes before a prompt goes out belongs to its turn."""
+    connection = new_client(kit)
+    session = connection.open_session("/work", model="large")
+    connection.prompt(session, "hi", identity="mine")
+    (ask,) = sent(connection)
+    option = {"id": "model", "name": "Model", "type": "select", "currentValue": "small", "options": []}
+    feed(connection, line(id=ask["id"], result={"sessionId": "s1", "configOptions": [option]}))
+    assert session.state == "configuring"
+    found = feed(connection, update("s1") + permission(7, "s1"))
+    assert [(type(event).__name__, event.turn) for event in found] == [
+        ("AgentMessageChunk", None),
+        ("PermissionRequested", None),
+    ]
+    assert session.turn.updates == 0
+
+
 def check_replay_window(kit: Kit) -> None:
     """The history of a loaded session is discarded and counted until it has been quiet for long enough."""
     connection = new_client(kit)
@@ -500,6 +529,8 @@ CHECKS: tuple[Callable[[Kit], None], ...] = (
     check_exact_ids,
     check_cancel_answers_permissions,
     check_turn_end_answers_permissions,
+    check_failed_open_answers_permissions,
+    check_waiting_turn,
     check_replay_window,
     check_tail,
     check_public_ids,

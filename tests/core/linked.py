@@ -331,6 +331,7 @@ class LinkedCores(RuleBasedStateMachine):
         # Requests of the peer: raised ones, and how each of them was settled.
         self.raised: dict[str, dict[str, Any]] = {CLIENT: {}, AGENT: {}}
         self.done: dict[str, dict[str, list[str]]] = {CLIENT: {}, AGENT: {}}
+        self.prompts_sent: set[int] = set()
         self.sessions: list[Any] = []
         self.session_ends: dict[int, list[Any]] = {}
         self.session_count = 0
@@ -374,14 +375,18 @@ class LinkedCores(RuleBasedStateMachine):
             case "TurnEnded" | "TurnFailed":
                 assert event.turn.prompt_id == event.prompt_id
                 self.settled[CLIENT].setdefault(event.prompt_id, []).append(event)
-                # Its questions have been answered before (peer.md P8).
-                held = [self.raised[CLIENT][request_id] for request_id in self.open_at(CLIENT)]
-                assert not [ask for ask in held if ask.turn is event.turn and ask.key in QUESTIONS], held
+                # Its questions have been answered before (peer.md P8); at the end of all, own requests settle first.
+                questions = [] if outcome_of(event)[0] == "over" else self.questions()
+                assert not [ask for ask in questions if ask.turn is event.turn], questions
             case "SessionReady" | "SessionFailed":
                 self.session_ends.setdefault(id(event.session), []).append(event)
                 if isinstance(event, core.SessionFailed):
                     if event.session_id is not None:
                         self.torn.add(event.session_id)
+                    questions = self.questions() if self.client.state == "open" else []
+                    assert not [ask for ask in questions if ask.session is event.session], questions
+            case "PromptSent":
+                self.prompts_sent.add(event.prompt_id)
             case "SessionStep" if isinstance(event.error, core.RequestTimeout):
                 self.opens_given_up += 1
                 self.hello_given_up |= event.step == "initialize"
@@ -398,9 +403,17 @@ class LinkedCores(RuleBasedStateMachine):
                 assert event.why in ("closed", "unknown"), event
                 # Unknown here and open there: its opening has failed here, in a later step or by a deadline.
                 assert event.why == "closed" or event.session_id in self.torn or self.opens_given_up, event
+        turn = getattr(event, "turn", None)
+        if isinstance(event, (core.Update, core.RequestReceived)) and turn is not None:
+            assert turn.prompt_id in self.prompts_sent, event
         if isinstance(event, core.Update):
             self.updates_seen.append((event.session_id, number_of(event.update)))
             assert (event.mark == "late") == (event.session.state == "fenced") or event.mark == "replayed", event
+
+    def questions(self) -> list[Any]:
+        """What the agent has asked the user and nobody has answered."""
+        held = [self.raised[CLIENT][request_id] for request_id in self.open_at(CLIENT)]
+        return [event for event in held if event.key in QUESTIONS]
 
     def agent_event(self, event: Any) -> None:
         self.common_event(AGENT, event)
@@ -556,8 +569,8 @@ class LinkedCores(RuleBasedStateMachine):
         if session.state == "cancelling":
             # Every question of the turn is answered (spec.md rule 83), those included that are not pulled yet.
             self.pair.drain(CLIENT)
-            held = [self.raised[CLIENT][request_id] for request_id in self.open_at(CLIENT)]
-            assert not [event for event in held if event.session is session and event.key in QUESTIONS], held
+            questions = self.questions()
+            assert not [ask for ask in questions if ask.session is session], questions
 
     @precondition(lambda self: self.sessions)
     @rule(index=INDEXES)

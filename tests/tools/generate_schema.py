@@ -346,11 +346,15 @@ def readers(declared: Declarations) -> str:
             returns = f"View[{view}]"
             line = f"    def {function}(key: Literal[{names}], value: object) -> {returns}: ..."
             lines.append("    @overload")
-            lines += [line] if len(line) <= WIDTH else [
-                f"    def {function}(",
-                f"        key: Literal[{names}], value: object",
-                f"    ) -> {returns}: ...",
-            ]
+            lines += (
+                [line]
+                if len(line) <= WIDTH
+                else [
+                    f"    def {function}(",
+                    f"        key: Literal[{names}], value: object",
+                    f"    ) -> {returns}: ...",
+                ]
+            )
         lines += [
             f"    def {function}(key: str, value: object) -> tuple[object, tuple[Skipped, ...]]:",
             "        raise NotImplementedError",
@@ -450,9 +454,9 @@ def all_key(name: str) -> tuple[int, str]:
 
 
 def table(summary: str, types: dict[str, Type], methods: dict[str, object], with_facts: bool) -> str:
-    parts = [header(summary), "METHODS: \"dict[str, tuple[str, str, str, str, str | None]]\" = {\n"]
+    parts = [header(summary), 'METHODS: "dict[str, tuple[str, str, str, str, str | None]]" = {\n']
     parts += [literal(row, f'    "{key}": ') + "\n" for key, row in methods.items()]
-    parts.append("}\n\nTYPES: \"dict[str, str | tuple[object, ...]]\" = {\n")
+    parts.append('}\n\nTYPES: "dict[str, str | tuple[object, ...]]" = {\n')
     parts += [literal(kind, f'    "{name}": ') + "\n" for name, kind in types.items()]
     parts.append("}\n")
     if with_facts:
@@ -486,9 +490,7 @@ def generate(files: list[Path]) -> dict[str, str]:
     table_note = "The form of a row is described in `acp_core.schema.validation`."
     return {
         "v1_types.py": types_module("Types of protocol version 1, stable part.", one, [], list(one.text)),
-        "v1_unstable_types.py": types_module(
-            "Types of protocol version 1 with its draft features.", two, reused, own
-        ),
+        "v1_unstable_types.py": types_module("Types of protocol version 1 with its draft features.", two, reused, own),
         "v1.py": builders_module(
             "v1", "Messages of protocol version 1, stable part.", one, list(stable.methods), [], unstable=False
         ),
