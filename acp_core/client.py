@@ -32,7 +32,6 @@ from .state import (
     CANCELLING,
     CLOSED,
     CLOSING,
-    CONFIGURING,
     CONNECTION,
     ENDING,
     FENCED,
@@ -1416,8 +1415,8 @@ class ClientConnection(Connection):
         if session is not None and session.live:
             turn = session.turn
             if turn is not None:
-                if session.state == CONFIGURING:
-                    # Its prompt waits: nothing of it can have come.
+                if turn.sent_at is None and session.unsent:
+                    # The agent does not know of it yet.
                     turn = None
                 else:
                     turn.updates += 1
@@ -1511,7 +1510,7 @@ class ClientConnection(Connection):
 
     def _session_of(self, row: Method, params: JsonObject) -> tuple[AnySession | None, Turn | None]:
         session = self._sessions.get(get_str(params, "sessionId") or "")
-        if session is None or session.state in OPENING:
+        if session is None or session.unsent:
             return session, None
         return session, session.turn
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .events import get_str
-from .state import LIVE, SESSION, STARTING, move
+from .state import LIVE, QUEUED, SESSION, STARTING, WAITING, move
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -188,6 +188,12 @@ class Session:
             if is_model(option):
                 return get_str(option, "currentValue")
         return get_str(self.models or {}, "currentModelId")
+
+    @property
+    def unsent(self) -> bool:
+        """A prompt was given, and none of its bytes has been handed over."""
+        request = self.prompt_request
+        return request is not None and request.state in (WAITING, QUEUED)
 
     def leave_tail(self) -> None:
         """The replayed tail is over: updates are live from here on."""

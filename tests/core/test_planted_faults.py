@@ -207,7 +207,7 @@ FAULTS = (
     Fault(
         "what comes early belongs to a prompt that waits",
         "client",
-        "if session.state == CONFIGURING:",
+        "if turn.sent_at is None and session.unsent:",
         "if False:",
         checks.check_waiting_turn,
     ),

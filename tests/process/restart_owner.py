@@ -188,7 +188,7 @@ class Owner:
         wait = DEADLINE if deadline is None else min(DEADLINE, deadline - time.monotonic())
         self.socket.settimeout(max(wait, 0.001))
         try:
-            data = self.socket.recv(65536)
+            data = self.socket.recv(4096)
         except TimeoutError:
             self.conn.handle_timeout(time.monotonic())
             return

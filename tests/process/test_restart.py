@@ -73,7 +73,7 @@ def test_equal_neighbours_are_said_to_be_ambiguous() -> None:
     with stage() as made:
         # One of 200 equal lines is stored; the tail has more than 100 of them, and nothing tells which.
         text = "wait equal 200"
-        assert made.owner(1, text, crash=MORE_LINES_WRITE, cut=999) == KILLED
+        assert made.owner(1, text, crash=MORE_LINES_WRITE, cut=1000) == KILLED
         made.wait_for(lambda: len(made.read("said")) == 2 + 1 + 200 + 1)
         assert len(made.read("lines")) > 3
         assert made.owner(1, text) == 0
