@@ -295,6 +295,22 @@ def check_failed_open_answers_permissions(kit: Kit) -> None:
     assert [answer["id"] for answer in sent(connection)] == [7]
 
 
+def check_failed_open_tells_discarded(kit: Kit) -> None:
+    """What a replay had discarded is counted when the opening then fails, or the connection ends."""
+    for end in ("refused", "over"):
+        connection = new_client(kit)
+        connection.open_session("/work", resume="s1")
+        (ask,) = sent(connection)
+        feed(connection, update("s1") + update("s1"))
+        if end == "refused":
+            found = feed(connection, line(id=ask["id"], error={"code": -32603, "message": "no"}))
+        else:
+            connection.receive_eof(NOW)
+            found = list(connection.events())
+        assert [event.count for event in named(found, "ReplayDiscarded")] == [2], end
+        assert len(named(found, "SessionFailed")) == 1
+
+
 def check_waiting_turn(kit: Kit) -> None:
     """Nothing that comes before a prompt goes out belongs to its turn."""
     connection = new_client(kit)
@@ -310,6 +326,15 @@ def check_waiting_turn(kit: Kit) -> None:
         ("PermissionRequested", None),
     ]
     assert session.turn.updates == 0
+    # Nor what comes when it is queued, and not handed over yet.
+    connection, session = idle_client(kit)
+    connection.prompt(session, "hi")
+    (early,) = feed(connection, update("s1"))
+    sent(connection)
+    list(connection.events())
+    (live,) = feed(connection, update("s1"))
+    assert (early.turn, live.turn) == (None, session.turn)
+    assert session.turn.updates == 1
 
 
 def check_replay_window(kit: Kit) -> None:
@@ -486,6 +511,16 @@ def check_machine(kit: Kit) -> None:
     run_machine(kit, 80, 40)
 
 
+def check_machine_asking(kit: Kit) -> None:
+    """The same, from a turn with an open question on."""
+    run_machine(kit, 40, 40, first="asking")
+
+
+def check_machine_loaded(kit: Kit) -> None:
+    """The same, from a loaded session on."""
+    run_machine(kit, 40, 40, first="loaded")
+
+
 def run_machine(kit: Kit, examples: int, steps: int, *, first: str = "", derandomize: bool = True) -> type[LinkedCores]:
     """Run the machine so many times, with up to so many steps each. Returns its class, which has counted the events.
 
@@ -530,6 +565,7 @@ CHECKS: tuple[Callable[[Kit], None], ...] = (
     check_cancel_answers_permissions,
     check_turn_end_answers_permissions,
     check_failed_open_answers_permissions,
+    check_failed_open_tells_discarded,
     check_waiting_turn,
     check_replay_window,
     check_tail,
@@ -546,5 +582,4 @@ CHECKS: tuple[Callable[[Kit], None], ...] = (
     check_last_line,
     check_response_order,
     check_write_failed,
-    check_machine,
 )

@@ -1,7 +1,8 @@
 """Faults planted in a copy of the core, each of which a named check has to catch: what the tests are worth.
 
 A fault is one line of the source that is another one. The copy is imported under a name of its own, so that the real
-library is never touched; the checks are those of checks.py, which test_properties.py runs on the real library.
+library is never touched. The checks are those of checks.py, which test_properties.py and test_state_machine.py run on
+the real library.
 """
 
 from __future__ import annotations
@@ -181,7 +182,7 @@ FAULTS = (
         "client",
         '        self._cancel_permissions(session, None, "cancel", self._now)\n',
         "",
-        checks.check_machine,
+        checks.check_machine_asking,
     ),
     Fault(
         "the end of a turn leaves its permissions open",
@@ -195,7 +196,7 @@ FAULTS = (
         "client",
         'self._cancel_permissions(session, turn, "turn_end", at)',
         "pass",
-        checks.check_machine,
+        checks.check_machine_asking,
     ),
     Fault(
         "a failed opening leaves its permissions open",
@@ -216,7 +217,7 @@ FAULTS = (
         "client",
         "        if replay.count and not replay.report:",
         "        if replay.count and not replay.report and session.state != CLOSED:",
-        checks.check_machine,
+        checks.check_failed_open_tells_discarded,
     ),
     Fault(
         "a replay leaks into the transcript",
@@ -230,7 +231,7 @@ FAULTS = (
         "client",
         "            if not replay.report:\n                return None\n",
         "",
-        checks.check_machine,
+        checks.check_machine_loaded,
     ),
     Fault(
         "the replay window closes with the answer",
