@@ -1113,6 +1113,11 @@ class ClientConnection(Connection):
 
     def _make_ready(self, session: Session, at: float) -> None:
         replay = session.plan.replay
+        if self._state != OPEN:
+            # The agent has answered, and nothing can be written to it any more.
+            error = ConnectionClosed("nothing can be written any more", dispatch=SENT_NO_REPLY)
+            self._fail(session, session.plan.opened_by, Settlement("over", SENT_NO_REPLY, error=error), at)
+            return
         session.move("ready")
         self._tell_discarded(session, at)
         self._emit(events.SessionReady(session, replay.count, at))

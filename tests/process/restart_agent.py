@@ -35,17 +35,17 @@ class Agent:
                 return message
         return None
 
-    def write(self, message: Mapping[str, object]) -> None:
-        line = json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
+    def write(self, message: Mapping[str, object], times: int = 1) -> None:
+        data = (json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n") * times
         # Recorded first: what an owner has read is always in here.
-        self.said.write(line)
-        sys.stdout.buffer.write(line)
+        self.said.write(data)
+        sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, times: int = 1) -> None:
         content = {"type": "text", "text": text}
         update = {"sessionUpdate": "agent_message_chunk", "content": content}
-        self.write({"method": "session/update", "params": {"sessionId": "s1", "update": update}})
+        self.write({"method": "session/update", "params": {"sessionId": "s1", "update": update}}, times)
 
     def ask(self, rpc_id: int) -> None:
         """Ask, and wait for the answer. Each question has a title of its own; the ids come again in every turn."""
@@ -73,8 +73,8 @@ class Agent:
                         self.ask(asked)
                         asked += 1
             case ["equal", lines]:
-                for _ in range(int(lines)):
-                    self.say("again")
+                # At once, so that an owner reads several of them together.
+                self.say("again", int(lines))
             case ["big", lines]:
                 for _ in range(int(lines)):
                     self.count += 1

@@ -71,11 +71,11 @@ def test_a_gap_is_said_to_be_possible_when_more_was_missed_than_the_relay_keeps(
 
 def test_equal_neighbours_are_said_to_be_ambiguous() -> None:
     with stage() as made:
-        # One of 200 equal lines is stored; the tail has more than 100 of them, and nothing tells which.
+        # A few of 200 equal lines are stored; the tail has more than 100 of them, and nothing tells which.
         text = "wait equal 200"
         assert made.owner(1, text, crash=MORE_LINES_WRITE, cut=1000) == KILLED
         made.wait_for(lambda: len(made.read("said")) == 2 + 1 + 200 + 1)
-        assert len(made.read("lines")) > 3
+        assert len(made.read("lines")) > 3 + 2
         assert made.owner(1, text) == 0
         comparison = found(made)
         assert (comparison["ambiguous"], comparison["gap"]) == (True, False)

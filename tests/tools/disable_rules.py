@@ -125,6 +125,12 @@ DISABLINGS = (
         "        if self._state in (BROKEN, OVER) or self._fatal is not None:\n",
         "        if False:\n",
     ),
+    Disabling(
+        "C9",
+        CLIENT,
+        "        if self._state != OPEN:\n            # The agent has",
+        "        if False:\n            # The",
+    ),
     # C10: an answer to nobody
     Disabling("C10", CONNECTION, "        self._emit(events.AnswerUnmatched(wire_id, why, raw, line, at))\n", ""),
     Disabling("C10", CONNECTION, '            why = "repeated"\n', '            why = "unknown"\n'),

@@ -31,6 +31,7 @@ from acp_core.usage import classify_error
 from tests.core.helpers import (
     CWD,
     FULL_AGENT,
+    Message,
     chunk,
     client,
     error,
@@ -45,7 +46,7 @@ from tests.core.helpers import (
     update,
 )
 
-AUTH = [{"id": "key", "name": "Key", "_meta": {"api-key": {}}}]
+AUTH: list[Message] = [{"id": "key", "name": "Key", "_meta": {"api-key": {}}}]
 SELECT_MODEL = [{"id": "model", "name": "Model", "type": "select", "currentValue": "small", "options": []}]
 AGREED = {"protocolVersion": 1, "agentCapabilities": FULL_AGENT, "authMethods": AUTH}
 
@@ -249,6 +250,13 @@ def test_C8_each_step_of_the_plan_is_an_event_with_its_time() -> None:
         ("session_set_config_option", "session/set_config_option", "failed", 108.25),
     ]
     assert all(step.session is session for step in only(driver.log, SessionStep))
+    # Sessions that share a step are told of it each.
+    shared = client().initialize(auth_methods=AUTH)
+    both = [shared.conn.open_session(CWD, auth="key") for _ in range(2)]
+    (message,) = shared.sent()
+    events = [*shared.drain(), *shared.feed(result(message["id"], {}))]
+    told = [(step.session, step.phase) for step in only(events, SessionStep) if step.step == "authenticate"]
+    assert told == [(session, phase) for phase in ("sent", "done") for session in both]
 
 
 def test_C9_a_failed_write_is_reported_once_and_reading_goes_on() -> None:
@@ -269,6 +277,14 @@ def test_C9_a_failed_write_is_reported_once_and_reading_goes_on() -> None:
     assert (str(failed.error), failed.dispatch) == ("out of credit (-32603)", "answered")
     assert isinstance(driver.end()[-1], ConnectionOver)
     assert len(only(driver.log, WriteFailed)) == 1
+    # Nor is a session ready to which nothing can be written.
+    driver = client().initialize()
+    driver.conn.open_session(CWD)
+    (message,) = driver.sent()
+    driver.conn.send_failed("broken pipe", driver.now)
+    events = driver.feed(result(message["id"], {"sessionId": "s1"}))
+    assert names(events)[-2:] == ["SessionOpened", "SessionFailed"]
+    assert one(events, SessionFailed).dispatch == "sent_no_reply"
 
 
 def test_C10_an_answer_to_nobody_is_reported_and_otherwise_ignored() -> None:
