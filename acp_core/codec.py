@@ -68,7 +68,8 @@ def scanner(decoder: JSONDecoder) -> Callable[[str, int], tuple[object, int]]:
     return found
 
 
-_scan = scanner(JSONDecoder(parse_constant=_refuse_constant))
+# Raises StopIteration, ValueError and RecursionError.
+scan = scanner(JSONDecoder(parse_constant=_refuse_constant))
 _scan_leniently = scanner(JSONDecoder())
 _scan_string: Callable[[str, int, bool], tuple[str, int]] = getattr(json_decoder, "scanstring")  # noqa: B009 # typed so
 
@@ -77,11 +78,16 @@ def decode(line: str | bytes, max_depth: int) -> JsonObject | Reject:
     """The JSON-RPC object of a line, or what the line is instead. Linear; never raises for what stands in the line."""
     try:
         text = line.decode() if isinstance(line, bytes) else line
-        value, end = _scan(text, 0)
+        value, end = scan(text, 0)
     except (StopIteration, ValueError, RecursionError):
-        return _diagnose(line, max_depth)
+        return diagnose(line, max_depth)
+    return judge(value, end, text, line, max_depth)
+
+
+def judge(value: object, end: int, text: str, line: str | bytes, max_depth: int) -> JsonObject | Reject:
+    """What the first JSON value of a line, which ends at character ``end`` of its text, makes of the line."""
     if end != len(text):
-        return _diagnose(line, max_depth)
+        return diagnose(line, max_depth)
     # Every level takes two characters, so a short line cannot be deep.
     if len(text) > 2 * max_depth and text.count("{") + text.count("[") > max_depth and _deeper_than(value, max_depth):
         return _too_deep(max_depth)
@@ -107,7 +113,7 @@ def _not_a_message(value: object) -> JsonObject | Reject:
     return Reject(NOISE, "jsonrpc.object", f"a JSON scalar ({name})", INVALID_REQUEST)
 
 
-def _diagnose(line: str | bytes, max_depth: int) -> JsonObject | Reject:
+def diagnose(line: str | bytes, max_depth: int) -> JsonObject | Reject:
     """The slow path: find out what is wrong with a line that is not plain compact JSON, or read it after all."""
     fault: Reject | None = None
     if isinstance(line, str):

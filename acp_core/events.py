@@ -846,11 +846,12 @@ class Chunk(Update):
         self.line = line
         self.mark = mark
         self.at = at
-        content = update.get("content")
-        if content.__class__ is dict and content.get("type") == "text":
-            text = content.get("text")
-            self.text = text if text.__class__ is str else ""
-        else:
+        # As in the core's hot path: subscripts and one handler cost half of the gets and their checks.
+        try:
+            content: JsonObject = update["content"]  # type: ignore[assignment] # a TypeError is caught
+            text = content["text"]
+            self.text = text if type(text) is str and content["type"] == "text" else ""
+        except (KeyError, TypeError):
             self.text = ""
 
     @property
@@ -1521,3 +1522,10 @@ class TextRevised(Event):
         self.message_id = message_id
         self.error = error
         self.at = at
+
+
+# An interpreter specializes a code object for one class. Where kinds alternate, as messages and thoughts do, a
+# constructor of its own for each saves 0.04 of json.loads a line.
+_init = vars(Chunk)["__init__"]
+for _cls in (UserMessageChunk, AgentMessageChunk, AgentThoughtChunk):
+    setattr(_cls, "__init__", type(_init)(_init.__code__.replace(), globals(), "__init__"))  # noqa: B010 # for mypy

@@ -29,7 +29,7 @@ class Framer:
     A line is given as str when it is ASCII, else as bytes, and as a LongLine when it is longer than ``limit`` bytes.
     """
 
-    __slots__ = ("_head_size", "_length", "_limit", "_pending", "_skipping", "_tail_size")
+    __slots__ = ("_head_size", "_length", "_limit", "_pending", "_skipping", "_tail_size", "busy")
 
     def __init__(self, limit: int, head_size: int, tail_size: int) -> None:
         self._limit = limit
@@ -40,11 +40,8 @@ class Framer:
         # While a long line is skipped: its length so far, and in _pending its head and a running tail.
         self._length = 0
         self._skipping: bytes | None = None
-
-    @property
-    def busy(self) -> bool:
-        """A line whose end has not come is kept."""
-        return bool(self._pending) or self._skipping is not None
+        # A line whose end has not come is kept.
+        self.busy = False
 
     @property
     def pending_bytes(self) -> int:
@@ -86,9 +83,7 @@ class Framer:
 
     def finish(self) -> Line | None:
         """What is left when the input ends, or None."""
-        if not self._pending and self._skipping is None:
-            return None
-        return self._finish()
+        return self._finish() if self.busy else None
 
     def _split(self, block: bytes) -> list[Line]:
         if block.isascii():
@@ -115,6 +110,7 @@ class Framer:
         return line.decode("ascii") if line.isascii() else line
 
     def _extend(self, data: bytes) -> None:
+        self.busy = self.busy or bool(data)
         pending = self._pending
         if self._skipping is None:
             # One byte above the bound may be the CR of a line end.
@@ -132,6 +128,7 @@ class Framer:
 
     def _finish(self) -> Line:
         pending, self._pending = self._pending, bytearray()
+        self.busy = False
         if self._skipping is None:
             if pending.endswith(b"\r"):
                 del pending[-1]

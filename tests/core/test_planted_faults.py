@@ -243,15 +243,15 @@ FAULTS = (
     Fault(
         "the first line of a tail is not dropped",
         "connection",
-        "if joined and not isinstance(value, dict):",
-        "if False:",
+        "elif not isinstance(decode(first, self._max_depth), dict):",
+        "elif False:",
         checks.check_tail,
     ),
     Fault(
         "the first line of a tail is dropped though it is whole",
         "connection",
-        "if joined and not isinstance(value, dict):",
-        "if joined:",
+        "elif not isinstance(decode(first, self._max_depth), dict):",
+        "else:",
         checks.check_tail,
     ),
     Fault(
