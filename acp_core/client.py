@@ -1,12 +1,9 @@
-"""The client's end: the opening plan of a session, prompts and their turns, cancelling, permissions, updates."""
+"""The client's end, once its sessions are open: prompts and their turns, cancelling, closing, permissions, updates."""
 
 from __future__ import annotations
 
 from . import codec, events
-from .attach import FORMAT, Collected, Snapshot, Tail, fingerprint, first_id_after
-from .connection import Connection
 from .errors import (
-    ANSWERED,
     INVALID_PARAMS,
     NOT_SENT,
     REQUEST_CANCELLED,
@@ -19,24 +16,23 @@ from .errors import (
     RequestTimeout,
     check_type,
     clip,
-    is_absolute,
     local,
 )
 from .events import get_list, get_object, get_objects, get_str
-from .methods import CLIENT, V1, Gate, Method, MethodTable
-from .permissions import ALLOW, ASK, DENY, Policy
-from .replay import Replay
+from .methods import V1, Gate, Method, MethodTable
+from .opening import REPORT
+from .permissions import ALLOW, ASK, DENY, QUESTIONS, Policy
+from .reattach import ReattachingClient
 from .requests import OwnRequest, PeerRequest, Settlement
-from .sessions import Plan, Session, Turn, is_model
+from .sessions import Session, Turn
+from .settings import config_params
 from .state import (
     CANCELLING,
     CLOSED,
     CLOSING,
-    CONNECTION,
     ENDING,
     FENCED,
     IDLE,
-    NEW,
     OPEN,
     OPENING,
     PROMPTING,
@@ -65,22 +61,11 @@ CONTENT_GATES = {
     "audio": Gate("bool", "promptCapabilities", "audio"),
     "resource": Gate("bool", "promptCapabilities", "embeddedContext"),
 }
-MCP_GATES = {"http": Gate("bool", "mcpCapabilities", "http"), "sse": Gate("bool", "mcpCapabilities", "sse")}
-DIRECTORIES_GATE = Gate("object", "sessionCapabilities", "additionalDirectories")
 ELICITATION_MODES = {"form": Gate("object", "elicitation", "form"), "url": Gate("object", "elicitation", "url")}
-
-# Requests of the agent that ask the user, and the result that cancels each.
-QUESTIONS = {
-    "session_request_permission": '{"outcome":{"outcome":"cancelled"}}',
-    "elicitation_create": '{"action":"cancel"}',
-}
 
 # Origins in a usage update that mark the end of a cycle without a prompt (peer.md C4).
 CYCLE_ORIGINS = ("task-notification", "peer", "coordinator", "observer", "observer-activity")
 
-UNATTENDED = "unattended"
-REPORT = "report"
-DISCARD = "discard"
 CLOSE_SESSION = "close_session"
 CLOSE = "close"
 THEN = (REPORT, CLOSE_SESSION, CLOSE)
@@ -99,7 +84,7 @@ class _Held:
         self.size = len(line)
 
 
-class ClientConnection(Connection):
+class ClientConnection(ReattachingClient):
     """A client's end of an ACP connection: an editor, or a platform that runs agents.
 
     Args:
@@ -131,52 +116,27 @@ class ClientConnection(Connection):
         restore: Mapping[str, object] | None = None,
         admission: Admission | None = None,
     ) -> None:
-        super().__init__(CLIENT, nonce=nonce, limits=limits, methods=methods, extensions=extensions, tail=tail)
+        super().__init__(
+            nonce=nonce,
+            limits=limits,
+            methods=methods,
+            extensions=extensions,
+            tail=tail,
+            capabilities=capabilities,
+            info=info,
+            restore=restore,
+        )
         if permissions is not None:
             check_type("permissions", permissions, Policy, "a Policy or None")
-        params: dict[str, object] = {"protocolVersion": methods.version, "clientCapabilities": {}}
-        for name, value in (("clientCapabilities", capabilities), ("clientInfo", info)):
-            if value is not None:
-                check_type(name, value, dict, "a dict")
-                params[name] = value
-        self._initialize_params = codec.encode(params, "the params of initialize", self.limits.max_depth)
-        decoded = codec.decode('{"jsonrpc":"2.0","params":' + self._initialize_params + "}", self.limits.max_depth)
-        # A copy of its own: what was advertised does not change when the caller's dict does.
-        self._capabilities = (
-            get_object(get_object(decoded, "params"), "clientCapabilities") if isinstance(decoded, dict) else {}
-        )
         self._permissions = permissions if permissions is not None else Policy()
         self._update_wire = methods.wire("session_update")
-        self._auth_methods: list[JsonObject] = []
-        self._sessions: dict[str, Session] = {}
-        self._opening: list[Session] = []
-        # Sessions that are opening, open, or ended and still known.
-        self._session_count = 0
-        self._authentication: str = ""
-        self._authentication_error: Exception | None = None
-        self._authenticating: list[tuple[Session, str, Callable[[Session, float], None]]] = []
-        self._creating = 0
         self._held: list[_Held] = []
         self._held_bytes = 0
         self._cycle_origins = frozenset(cycle_origins)
         self._admission = admission
         self._turns_refused = False
-        self._window: Tail | None = None
-        self._restored: dict[str, JsonObject] = {}
-        if restore is not None:
-            self._restore(Snapshot(restore))
 
     # ── Getters ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    @property
-    def sessions(self) -> tuple[Session, ...]:
-        """The sessions whose ids are known, closed ones included."""
-        return tuple(self._sessions.values())
-
-    @property
-    def auth_methods(self) -> list[JsonObject]:
-        """The ways to log in that the agent advertised, as they stood on the wire."""
-        return self._auth_methods
 
     @property
     def busy_sessions(self) -> tuple[Session, ...]:
@@ -187,126 +147,7 @@ class ClientConnection(Connection):
             if request.turn is not None and isinstance(request.session, Session)
         )
 
-    def session(self, session_id: str) -> Session | None:
-        """The session with an id of the agent, or None."""
-        return self._sessions.get(session_id)
-
     # ── Intents ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def initialize(self, *, deadline: float | None = 60.0, token: object = None) -> int:
-        """Send initialize; Initialized follows, and RequestSettled with ``token``. ``open_session`` does it by itself.
-
-        Returns: the JSON-RPC id.
-
-        Raises:
-            LocalProtocolError: it was sent before; or the connection cannot be written.
-        """
-        self._check_duration("deadline", deadline)
-        self._check_writable()
-        if self._state != NEW:
-            local("initialize.once", f"initialize was sent before (the connection is {self._state}); it goes out once")
-        return self._initialize(deadline, token).id
-
-    def open_session(
-        self,
-        cwd: str,
-        *,
-        resume: str | None = None,
-        mcp_servers: Sequence[Mapping[str, object]] = (),
-        additional_directories: Sequence[str] = (),
-        auth: str | None = None,
-        model: str | None = None,
-        config: Mapping[str, str | bool] | None = None,
-        replay: str = DISCARD,
-        replay_quiet: float = 0.25,
-        replay_max: float = 10.0,
-        fresh_if_refused: bool = False,
-        step_deadline: float = 60.0,
-        authenticate_deadline: float = 300.0,
-        meta: Mapping[str, object] | None = None,
-        token: object = None,
-    ) -> Session:
-        """Open a session: initialize if needed, log in if needed, create or reopen, replay window, model and options.
-
-        Ends in SessionReady or SessionFailed; every step is a SessionStep. One prompt may be given at once and waits.
-
-        Args:
-            cwd: the absolute working directory.
-            resume: the id of a session to reopen: resumed if the agent can, else loaded, else a failure.
-            mcp_servers, additional_directories, meta: as on the wire; sent again when a session is reopened.
-            auth: None (log in only when refused, and only without a person), ``"unattended"``, or a method's id.
-            model: the model to select before the first prompt.
-            config: configuration options to set before the first prompt, id to value.
-            replay: ``"discard"`` (counted) or ``"report"`` the transcript updates of a reopened session.
-            replay_quiet, replay_max: seconds; when the replay window of a load closes after the response.
-            fresh_if_refused: open a new session when the agent refuses to reopen.
-            step_deadline, authenticate_deadline: seconds for each step's answer.
-            token: comes back as ``session.token``.
-
-        Returns: the handle, at once; its ``session_id`` is None until the agent names it.
-
-        Raises:
-            TypeError, LocalProtocolError: an argument is wrong, a limit is reached, or nothing can be written.
-        """
-        check_type("cwd", cwd, str, "a str")
-        if not is_absolute(cwd):
-            local("path.absolute", f"cwd is {clip(cwd)}; paths of the protocol are absolute")
-        if resume is not None:
-            check_type("resume", resume, str, "a str or None")
-            if not resume:
-                local(
-                    "session.resume_id", "resume is an empty id; give the stored session id, or None for a new session"
-                )
-            known = self._sessions.get(resume)
-            if known is None or known.state in (CLOSED, FENCED):
-                starting = [*self._opening, *(waiting[0] for waiting in self._authenticating)]
-                known = next((one for one in starting if one.plan.reopens == resume), None)
-            if known is not None:
-                local("session.open", f"session {clip(resume)} is open here ({known.state}); use its handle")
-        for name, text in (("auth", auth), ("model", model)):
-            if text is not None:
-                check_type(name, text, str, "a str or None")
-        if replay not in (DISCARD, REPORT):
-            local("session.replay", f'replay is {clip(replay)}; it is "discard" or "report"')
-        for name, seconds in (
-            ("replay_quiet", replay_quiet),
-            ("replay_max", replay_max),
-            ("step_deadline", step_deadline),
-            ("authenticate_deadline", authenticate_deadline),
-        ):
-            if seconds is None:
-                raise TypeError(f"{name} must be a number of seconds, not None")
-            self._check_duration(name, seconds)
-        for directory in additional_directories:
-            check_type("an additional directory", directory, str, "a str")
-            if not is_absolute(directory):
-                local("path.absolute", f"additional directory {clip(directory)}: paths of the protocol are absolute")
-        self._check_writable()
-        if self._session_count >= self.limits.max_sessions:
-            local("limits.max_sessions", f"{self.limits.max_sessions} sessions are known here; use another connection")
-        plan = Plan(
-            cwd=cwd,
-            resume=resume,
-            mcp_servers=[self._own_copy(server, "an MCP server") for server in mcp_servers],
-            additional_directories=list(additional_directories),
-            meta=self._own_copy(meta, "meta") if meta is not None else None,
-            auth=auth,
-            model=model,
-            config=config or {},
-            replay=Replay(replay_quiet, replay_max, replay == REPORT),
-            fresh_if_refused=fresh_if_refused,
-            step_deadline=step_deadline,
-            authenticate_deadline=authenticate_deadline,
-        )
-        session = Session(self.nonce, plan, token)
-        self._session_count += 1
-        if self._state == OPEN:
-            self._start(session, self._now)
-        else:
-            self._opening.append(session)
-            if self._state == NEW:
-                self._initialize(step_deadline, None)
-        return session
 
     def prompt(
         self,
@@ -385,142 +226,6 @@ class ClientConnection(Connection):
     def refuse_turns(self) -> None:
         """Take no new turn from here on: the first step of closing. Turns in flight go on. A second call is a no-op."""
         self._turns_refused = True
-
-    def attach(
-        self,
-        session_id: str,
-        prompt_id: int | None,
-        *,
-        deadline: float | None,
-        cwd: str = "/",
-        identity: str | None = None,
-        tail_quiet: float = 0.5,
-        tail_max: float = 10.0,
-        token: object = None,
-    ) -> Session:
-        """Go on with a turn in flight that an earlier owner started, on a stream that replays its last bytes.
-
-        Nothing is asked of the agent. The answer to ``prompt_id`` ends the turn; without one in ``deadline`` seconds it
-        fails as unknown. A ``prompt_id`` of None attaches to a session without a turn.
-        The first byte ever written is a newline, since the earlier owner may have left half a line. The tail is over
-        when nothing came for ``tail_quiet`` seconds, at the latest after ``tail_max``: then TailOver.
-        Call it before any input is received; again for each further session.
-
-        Raises:
-            TypeError, LocalProtocolError: an argument is wrong, input was received before, or the session is open here.
-        """
-        check_type("session_id", session_id, str, "a str")
-        if prompt_id is not None:
-            check_type("prompt_id", prompt_id, int, "an int or None")
-            if deadline is None:
-                local("attach.deadline", "deadline is None; an answer that is already gone would never be given up")
-        for name, seconds in (("deadline", deadline), ("tail_quiet", tail_quiet), ("tail_max", tail_max)):
-            if seconds is None and name != "deadline":
-                raise TypeError(f"{name} must be a number of seconds, not None")
-            self._check_duration(name, seconds)
-        self._check_writable()
-        if self._received_at is not None or (self._window is None and self._state != NEW):
-            local(
-                "attach.first", "attach() comes before initialize() and before any input; make a new connection for it"
-            )
-        if not session_id or session_id in self._sessions:
-            local("attach.session", f"session {clip(session_id)} is open here already; attach once a session")
-        if prompt_id is not None and (prompt_id < 0 or prompt_id in self._requests):
-            local("attach.prompt", f"prompt id {prompt_id} is negative or attached already; give PromptSent.prompt_id")
-        stored = self._restored.get(session_id, {})
-        plan = Plan(
-            cwd=get_str(stored, "cwd") or cwd,
-            resume=session_id,
-            mcp_servers=[],
-            additional_directories=[],
-            meta=None,
-            auth=None,
-            model=None,
-            config={},
-            replay=Replay(tail_quiet, tail_max, report=True),
-            fresh_if_refused=False,
-            step_deadline=60.0,
-            authenticate_deadline=300.0,
-        )
-        if self._window is None:
-            self._state = move(CONNECTION, self._state, "attach")
-            self._version = self.methods.version
-            self._joined = True
-            self._queue(b"\n")
-            window = self._window = Tail(tail_quiet, tail_max)
-            window.timer = self._timers.after(tail_quiet, self._tail_quiet)
-        used = max(prompt_id if prompt_id is not None else 0, self._next_id - 1)
-        self._first_id = self._next_id = first_id_after(used)
-        opened_id, history = stored.get("openedId"), stored.get("historyLeft")
-        plan.replay.after = history if isinstance(history, int) else 0
-        session = Session(self.nonce, plan, token)
-        session.attached = session.in_tail = True
-        session.opened_id = opened_id if isinstance(opened_id, int) else None
-        session.session_id = session_id
-        self._session_count += 1
-        self._sessions[session_id] = session
-        if prompt_id is None:
-            session.move("attach_idle")
-            return session
-        turn = Turn(prompt_id, identity if identity is not None else get_str(stored, "identity"), token)
-        request = OwnRequest(prompt_id, self.methods["session_prompt"], session, token, self._prompt_settled)
-        request.turn = turn
-        request.state = move(REQUEST, request.state, "attach")
-        self._requests[prompt_id] = request
-        session.turn = turn
-        session.prompt_request = request
-        session.move("attach")
-        if deadline is not None:
-            request.timer = self._timers.after(deadline, lambda at: self._fate_unknown(session, request, at))
-        for open_request in self._peer_requests.values():
-            if open_request.session is None and get_str(open_request.params, "sessionId") == session_id:
-                open_request.session = session
-                open_request.turn = turn
-                if open_request.method.key == "session_request_permission":
-                    self._limit_asking(open_request, self._timers.after)
-        return session
-
-    def end_tail(self) -> None:
-        """Say that the replayed tail is over, ahead of its quiet time. A no-op when there is none.
-
-        Raises: nothing.
-        """
-        if self._window is not None:
-            self._tail_over(self._now)
-
-    def snapshot(self) -> dict[str, object]:
-        """What a restarted owner goes on with: one small JSON-able value. Store it whenever something has changed.
-
-        It has no secret in it: no environment, no headers, no content.
-
-        Raises:
-            LocalProtocolError: the handshake is not done, or it would be larger than ``Limits.max_snapshot_bytes``.
-        """
-        if self._version is None:
-            local("snapshot.early", f"the connection is {self._state}; there is nothing to store before Initialized")
-        value: dict[str, object] = {
-            "format": FORMAT,
-            "protocolVersion": self._version,
-            "nonce": self.nonce,
-            "nextId": self._next_id,
-            "clientCapabilities": self._capabilities,
-            "agentCapabilities": self._peer_capabilities,
-            "authMethods": [
-                {name: method[name] for name in ("id", "name", "type") if name in method}
-                for method in self._auth_methods
-            ],
-            "sessions": [
-                stored_session(session)
-                for session in self._sessions.values()
-                if session.state != CLOSED and session.state not in OPENING
-            ],
-            "openRequests": [stored_request(request) for request in self._peer_requests.values()],
-            "answered": list(self._answered),
-        }
-        size = len(codec.encode(value, "the snapshot", self.limits.max_depth))
-        if size > self.limits.max_snapshot_bytes:
-            local("limits.max_snapshot_bytes", f"the snapshot has {size} bytes; close sessions or raise the limit")
-        return value
 
     def cancel_turn(
         self, session: Session | str, *, deadline: float = 2.0, then: str = REPORT, close_deadline: float = 10.0
@@ -632,30 +337,6 @@ class ClientConnection(Connection):
         params = config_params(config_id, value)
         return self._session_request("session_set_config_option", handle, params, deadline, token, self._config_set)
 
-    def authenticate(self, method_id: str, *, deadline: float | None = 300.0, token: object = None) -> int:
-        """Log in by one of ``auth_methods``. RequestSettled follows.
-
-        Returns: the JSON-RPC id.
-
-        Raises:
-            TypeError, LocalProtocolError: no such method was advertised, it is a login in a terminal, the handshake is
-                not done, or nothing can be written.
-        """
-        check_type("method_id", method_id, str, "a str")
-        self._check_duration("deadline", deadline)
-        self._check_open()
-        refusal = self._auth_refusal(method_id)
-        if refusal is not None:
-            raise refusal
-        row = self.methods["authenticate"]
-        self._check_open_requests()
-        data = codec.request_line(self._next_id, row.wire, f'{{"methodId":{codec.encode_str(method_id)}}}')
-        self._check_room(len(data))
-        request = self._new_request(row, None, token, self._settled)
-        self._queue(data, request)
-        self._set_deadline(request, deadline)
-        return request.id
-
     def answer_permission(self, request_id: str, option: PermissionOption | str | None) -> None:
         """Answer a PermissionRequested with one of its options, or None for cancelled. The first answer counts.
 
@@ -674,491 +355,6 @@ class ClientConnection(Connection):
             if option_id not in offered:
                 local("permission.option", f"option {clip(option_id)} was not offered; the options are {clip(offered)}")
         self._respond(request, permission_result(option_id))
-
-    # ── Reattaching ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _restore(self, snapshot: Snapshot) -> None:
-        if snapshot.nonce == self.nonce:
-            local("snapshot.nonce", "the nonce is the earlier owner's; give a new one, so that public ids stay unique")
-        if snapshot.version != self.methods.version:
-            local("snapshot.version", f"the snapshot is of protocol version {snapshot.version}")
-        self._capabilities = snapshot.client_capabilities
-        self._peer_capabilities = snapshot.agent_capabilities
-        self._auth_methods = snapshot.auth_methods
-        self._first_id = self._next_id = first_id_after(snapshot.next_id)
-        self._restored = snapshot.sessions
-        self._answered = dict.fromkeys(snapshot.answered)
-        for stored in snapshot.requests:
-            request_id, key, print_ = get_str(stored, "requestId"), get_str(stored, "key"), get_str(stored, "print")
-            rpc_id, wire = stored.get("rpcId"), get_str(stored, "method")
-            if request_id is None or print_ is None or wire is None or not isinstance(rpc_id, (int, str)):
-                local("snapshot.format", f"an open request of the snapshot is incomplete: {clip(stored)}")
-            row = self.methods[key] if key else Method("", wire, CLIENT, event="RequestReceived")
-            request = PeerRequest(request_id, rpc_id, row, get_object(stored, "params"), None, None, print_)
-            self._peer_requests[request_id] = request
-            self._peer_ids[rpc_id] = request
-
-    def _tail_quiet(self, at: float) -> None:
-        window = self._window
-        if window is None:
-            return
-        if self._received_at is not None:
-            window.saw(self._received_at)
-        if window.deadline() > at:
-            window.timer = self._timers.at(window.deadline(), self._tail_quiet)
-        else:
-            self._tail_over(at)
-
-    def _tail_over(self, at: float) -> None:
-        window, self._window = self._window, None
-        assert window is not None
-        self._timers.cancel(window.timer)
-        for session in self._sessions.values():
-            session.leave_tail()
-        self._emit(events.TailOver(window.requests, window.answers, at))
-        for collected in window.collected:
-            self._raise_collected(collected, at)
-
-    def _raise_collected(self, collected: Collected, at: float) -> None:
-        self._replaying = True
-        try:
-            self._admit(collected.rpc_id, collected.method, collected.params, collected.line, at)
-        finally:
-            self._replaying = False
-
-    def _collect(self, rpc_id: int | str, row: Method, params: JsonObject, line: str | bytes, at: float) -> None:
-        """A request in the tail: known ones are recognised by their line, others wait until the tail is over."""
-        window = self._window
-        assert window is not None
-        print_ = fingerprint(rpc_id, line)
-        older = self._peer_ids.get(rpc_id)
-        if older is not None and older.fingerprint == print_:
-            older.params = params
-            self._emit(events.RequestRepeated(older.request_id, rpc_id, row.wire, line, at))
-        elif print_ in self._answered:
-            window.requests += 1
-        else:
-            # An id that comes again means that the earlier request with it is settled.
-            window.requests += len(window.take(rpc_id))
-            window.collected.append(Collected(rpc_id, row, params, line, print_))
-            if len(window.collected) >= self.limits.max_incoming_requests:
-                self._tail_over(at)
-
-    def _leave_questions(self, window: Tail, session: Session, at: float) -> None:
-        """A turn has ended in the tail: what was asked in it is history, or nobody ever saw it."""
-        for collected in window.leave(session.session_id):
-            row = collected.method
-            if not self._restored:
-                window.requests += 1
-            elif row.key in QUESTIONS:
-                # The earlier owner has not seen it, and there is nothing left to allow (peer.md P8).
-                reason = "cancelled: its turn has ended"
-                params, line = collected.params, collected.line
-                self._emit(
-                    events.RequestRefused(collected.rpc_id, row.wire, params, session.session_id, 0, reason, line, at)
-                )
-                self._answered[collected.fingerprint] = None
-                self._answer(codec.result_line(collected.rpc_id, QUESTIONS[row.key]))
-            else:
-                window.collected.append(collected)
-
-    def _fate_unknown(self, session: Session, request: OwnRequest, at: float) -> None:
-        """The answer to an attached prompt may have been given before the tail began."""
-        if allows(SESSION, session.state, "no_answer"):
-            session.move("no_answer")
-            session.fenced = request
-        error = RequestTimeout("no answer to the attached prompt in time: its fate is unknown")
-        self._settle(request, "give_up", Settlement("deadline", SENT_NO_REPLY, error=error), at)
-        if session.state == FENCED:
-            self._emit(events.SessionFenced(session, request.turn, request.id, at))
-
-    # ── The handshake ───────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _initialize(self, deadline: float | None, token: object) -> OwnRequest:
-        row = self.methods["initialize"]
-        self._state = move(CONNECTION, self._state, "initialize")
-        request = self._new_request(row, None, token, self._initialize_settled)
-        self._send_own(request, codec.request_line(request.id, row.wire, self._initialize_params), deadline)
-        return request
-
-    def _initialize_settled(self, request: OwnRequest, settlement: Settlement, at: float) -> None:
-        result = settlement.result if isinstance(settlement.result, dict) else {}
-        error = settlement.error
-        version = result.get("protocolVersion")
-        if error is None and (version.__class__ is not int or version != self.methods.version):
-            error = RemoteProtocolError(
-                f"the agent answered protocol version {clip(version)}; this side speaks {self.methods.version}",
-                rule="initialize.version",
-            )
-            settlement = Settlement("invalid", ANSWERED, error=error, raw=settlement.raw, line=settlement.line)
-        event = "initialized" if error is None else "refused"
-        if allows(CONNECTION, self._state, event):
-            self._state = move(CONNECTION, self._state, event)
-        waiting, self._opening = self._opening, []
-        if error is None:
-            self._version = self.methods.version
-            self._peer_capabilities = get_object(result, "agentCapabilities")
-            self._auth_methods = get_objects(result, "authMethods")
-            self._emit(
-                events.Initialized(
-                    self._version,
-                    self._peer_capabilities,
-                    get_object(result, "agentInfo"),
-                    self._auth_methods,
-                    result,
-                    at,
-                )
-            )
-        self._settled(request, settlement, at)
-        for session in waiting:
-            self._step_done(session, request, error, at)
-            if error is None:
-                self._start(session, at)
-            else:
-                self._fail(session, "initialize", settlement, at)
-
-    def _check_open(self) -> None:
-        self._check_writable()
-        if self._state != OPEN:
-            local("initialize.first", f"the connection is {self._state}; call initialize() or open_session() first")
-
-    def _outgoing_row(self, wire: str, kind: str) -> Method:
-        row = super()._outgoing_row(wire, kind)
-        self._check_open()
-        return row
-
-    # ── The opening plan ────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _start(self, session: Session, at: float) -> None:
-        """The first step after the handshake: log in ahead if the caller chose so, then open."""
-        plan = session.plan
-        if plan.auth is not None and not plan.auth_tried:
-            plan.auth_tried = True
-            method_id = self._unattended_method() if plan.auth == UNATTENDED else plan.auth
-            if method_id is not None:
-                self._log_in(session, method_id, self._open, at)
-                return
-        self._open(session, at)
-
-    def _log_in(self, session: Session, method_id: str, resume: Callable[[Session, float], None], at: float) -> None:
-        """One login for the connection; every session that needs it waits for the same answer."""
-        if self._authentication == method_id:
-            resume(session, at)
-            return
-        refusal = self._auth_refusal(method_id)
-        if refusal is not None:
-            self._fail(session, "authenticate", Settlement("error", NOT_SENT, error=refusal), at)
-            return
-        self._authenticating.append((session, method_id, resume))
-        if len(self._authenticating) > 1:
-            return
-        row = self.methods["authenticate"]
-
-        def settled(request: OwnRequest, settlement: Settlement, at: float) -> None:
-            waiting, self._authenticating = self._authenticating, []
-            if settlement.error is None:
-                self._authentication = method_id
-            for waiter, wanted, go_on in waiting:
-                if wanted != method_id:
-                    # One login at a time; this one's turn comes now.
-                    self._log_in(waiter, wanted, go_on, at)
-                    continue
-                self._step_done(waiter, request, settlement.error, at)
-                if settlement.outcome == "over" or (settlement.error is not None and waiter.plan.auth == method_id):
-                    self._fail(waiter, "authenticate", settlement, at)
-                else:
-                    # A failed automatic login does not fail the open (peer.md M1): the session call may still do.
-                    go_on(waiter, at)
-
-        request = self._new_request(row, session, None, settled)
-        params = f'{{"methodId":{codec.encode_str(method_id)}}}'
-        self._send_own(request, codec.request_line(request.id, row.wire, params), session.plan.authenticate_deadline)
-
-    def _unattended_method(self) -> str | None:
-        """The id of a login that needs no person, if one is advertised."""
-        for method in self._auth_methods:
-            if "api-key" in get_object(method, "_meta") or method.get("type") == "env_var":
-                return get_str(method, "id")
-        return None
-
-    def _auth_refusal(self, method_id: str) -> LocalProtocolError | None:
-        for method in self._auth_methods:
-            if method.get("id") == method_id:
-                if method.get("type") == "terminal":
-                    return LocalProtocolError(
-                        f"{clip(method_id)} is a login in a terminal: run the agent's command with its arguments",
-                        rule="auth.terminal",
-                    )
-                return None
-        offered = [get_str(method, "id") for method in self._auth_methods]
-        return LocalProtocolError(
-            f"no login {clip(method_id)} was advertised; the agent has {clip(offered)}", rule="auth.method"
-        )
-
-    def _open(self, session: Session, at: float) -> None:
-        """Create or reopen."""
-        plan = session.plan
-        key = "session_new"
-        if plan.reopens is not None:
-            key = "session_resume" if self._advertised("session_resume") else "session_load"
-            if not self._advertised(key):
-                error: Exception = LocalProtocolError(
-                    "the agent can neither resume nor load a session; open a new one without resume=",
-                    rule="session.reopen",
-                )
-                if plan.fresh_if_refused:
-                    key = "session_new"
-                    plan.fresh_tried = True
-                else:
-                    self._fail(session, key, Settlement("error", NOT_SENT, error=error), at)
-                    return
-        refusal = self._setup_refusal(plan)
-        if refusal is not None:
-            self._fail(session, key, Settlement("error", NOT_SENT, error=refusal), at)
-            return
-        params: dict[str, object] = {"cwd": plan.cwd, "mcpServers": plan.mcp_servers}
-        if plan.additional_directories:
-            params["additionalDirectories"] = plan.additional_directories
-        if plan.meta is not None:
-            params["_meta"] = plan.meta
-        if key == "session_new":
-            session.move("create")
-            self._creating += 1
-        else:
-            assert plan.resume is not None
-            params["sessionId"] = plan.resume
-            session.move("load" if key == "session_load" else "resume")
-            self._take_over(session, plan.resume, at)
-        plan.opened_by = key
-        self._plan_request(session, key, params, self._open_settled)
-
-    def _setup_refusal(self, plan: Plan) -> LocalProtocolError | None:
-        caps = self._peer_capabilities
-        if plan.additional_directories and not DIRECTORIES_GATE.open(caps):
-            return LocalProtocolError(
-                f"additional_directories need the agent's capability {DIRECTORIES_GATE}", rule="capability.missing"
-            )
-        for server in plan.mcp_servers:
-            gate = MCP_GATES.get(get_str(server, "type") or "")
-            if gate is not None and not gate.open(caps):
-                return LocalProtocolError(
-                    f"MCP server {clip(server.get('name'))} needs the agent's capability {gate}",
-                    rule="capability.missing",
-                )
-        return None
-
-    def _advertised(self, key: str) -> bool:
-        gate = self.methods[key].gate
-        return gate is None or gate.open(self._peer_capabilities)
-
-    def _take_over(self, session: Session, session_id: str, at: float) -> None:
-        """Give an id of the agent to a handle; an ended or fenced one that had it lets go."""
-        older = self._sessions.get(session_id)
-        if older is not None and older is not session:
-            self._session_count -= 1
-            if older.state != CLOSED:
-                self._end_session(older, "another open took the session over", at)
-        self._sessions[session_id] = session
-        session.session_id = session_id
-
-    def _plan_request(
-        self,
-        session: Session,
-        key: str,
-        params: Mapping[str, object],
-        settle: Callable[[OwnRequest, Settlement, float], None],
-    ) -> None:
-        row = self.methods[key]
-        body = codec.encode(params, f"the params of {row.wire}", self.limits.max_depth)
-        request = self._new_request(row, session, None, settle)
-        self._send_own(request, codec.request_line(request.id, row.wire, body), session.plan.step_deadline)
-
-    def _step_done(self, session: Session, request: OwnRequest, error: Exception | None, at: float) -> None:
-        row = request.method
-        phase = "done" if error is None else "failed"
-        self._emit(events.SessionStep(session, row.key, row.wire, phase, error, at))
-
-    def _open_settled(self, request: OwnRequest, settlement: Settlement, at: float) -> None:
-        session = request.session
-        assert isinstance(session, Session)
-        plan = session.plan
-        key = request.method.key
-        if key == "session_new" and self._creating:
-            self._creating -= 1
-        result = settlement.result if isinstance(settlement.result, dict) else {}
-        error = settlement.error
-        session_id = get_str(result, "sessionId") if key == "session_new" else plan.resume
-        if error is None and key == "session_new":
-            known = self._sessions.get(session_id or "")
-            if not session_id:
-                error = RemoteProtocolError("session/new was answered without a sessionId", rule="session.id")
-            elif known is not None and known.state not in (CLOSED, FENCED):
-                error = RemoteProtocolError(
-                    f"session/new was answered with the id of an open session, {clip(session_id)}", rule="session.id"
-                )
-            if error is not None:
-                settlement = Settlement("invalid", ANSWERED, error=error, raw=settlement.raw, line=settlement.line)
-        self._step_done(session, request, error, at)
-        if error is not None or session_id is None:
-            self._open_refused(session, key, settlement, at)
-        else:
-            self._take_over(session, session_id, at)
-            self._take_setup(session, result)
-            session.opened_id = request.id if key != "session_new" else None
-            if key == "session_load":
-                plan.replay.answered(at)
-                session.move("answered")
-                self._arm_replay(session)
-            else:
-                session.move("opened")
-            self._emit(events.SessionOpened(session, key, result, at))
-            self._release_held(session_id, at)
-            if key != "session_load":
-                self._configure(session, at)
-        if not self._creating:
-            self._release_held(None, at)
-
-    def _open_refused(self, session: Session, key: str, settlement: Settlement, at: float) -> None:
-        plan = session.plan
-        error = settlement.error
-        # Nothing more is tried when nothing can be written.
-        refused = settlement.outcome == "error" and self._state == OPEN
-        if refused and isinstance(error, RequestError) and error.auth_required and not plan.auth_tried:
-            plan.auth_tried = True
-            method_id = self._unattended_method()
-            if method_id is not None:
-                session.move("retry")
-                self._log_in(session, method_id, self._open, at)
-                return
-        if refused and plan.fresh_if_refused and plan.resume is not None and not plan.fresh_tried:
-            plan.fresh_tried = True
-            self._drop_id(session)
-            session.session_id = None
-            session.move("retry")
-            self._open(session, at)
-            return
-        self._fail(session, key, settlement, at)
-
-    def _take_setup(self, session: Session, result: JsonObject) -> None:
-        """What the agent says of a session it has opened."""
-        modes = result.get("modes")
-        if isinstance(modes, dict):
-            session.modes = modes
-            session.current_mode_id = get_str(modes, "currentModeId")
-        if isinstance(result.get("configOptions"), list):
-            session.config_options = get_objects(result, "configOptions")
-        models = result.get("models")
-        if isinstance(models, dict):
-            session.models = models
-
-    def _arm_replay(self, session: Session) -> None:
-        replay = session.plan.replay
-        replay.timer = self._timers.at(replay.deadline(), lambda at: self._replay_quiet(session, at))
-
-    def _replay_quiet(self, session: Session, at: float) -> None:
-        # Updates move the deadline without touching the timer; it looks again when it fires.
-        if session.plan.replay.deadline() > at:
-            self._arm_replay(session)
-            return
-        session.move("opened")
-        self._configure(session, at)
-
-    def _configure(self, session: Session, at: float) -> None:
-        """Model first, then options, one after the other, then ready."""
-        plan = session.plan
-        plan.steps = [*((("", plan.model),) if plan.model is not None else ()), *plan.config.items()]
-        self._next_setting(session, at)
-
-    def _next_setting(self, session: Session, at: float) -> None:
-        plan = session.plan
-        while plan.steps:
-            config_id, value = plan.steps[0]
-            key, params, done = setting(session, config_id, value)
-            if done:
-                plan.steps.pop(0)
-                continue
-            if not key:
-                what = f"model {clip(value)}" if not config_id else f"option {clip(config_id)}"
-                error = LocalProtocolError(f"the session has nothing to set {what} with", rule="session.setting")
-                self._fail(session, "session_set_config_option", Settlement("error", NOT_SENT, error=error), at)
-                return
-            self._plan_request(session, key, {"sessionId": session.session_id, **params}, self._setting_settled)
-            return
-        self._make_ready(session, at)
-
-    def _setting_settled(self, request: OwnRequest, settlement: Settlement, at: float) -> None:
-        session = request.session
-        assert isinstance(session, Session)
-        result = settlement.result if isinstance(settlement.result, dict) else {}
-        confirmed = isinstance(result.get("configOptions"), list)
-        if confirmed:
-            session.config_options = get_objects(result, "configOptions")
-        if settlement.error is None:
-            config_id, value = session.plan.steps.pop(0)
-            if request.method.key == "session_set_model":
-                said = get_str(result, "modelId") or get_str(result, "currentModelId") or value
-                session.models = {**(session.models or {}), "currentModelId": said}
-                confirmed = True
-            wrong = unconfirmed(session, config_id, value) if confirmed else None
-            if wrong is not None:
-                error = RemoteProtocolError(
-                    f"{clip(value)} was asked for and {clip(wrong)} was confirmed", rule="session.setting"
-                )
-                settlement = Settlement("invalid", ANSWERED, error=error, raw=settlement.raw, line=settlement.line)
-        self._step_done(session, request, settlement.error, at)
-        if settlement.error is not None:
-            self._fail(session, request.method.key, settlement, at)
-        else:
-            self._next_setting(session, at)
-
-    def _make_ready(self, session: Session, at: float) -> None:
-        replay = session.plan.replay
-        if self._state != OPEN:
-            # The agent has answered, and nothing can be written to it any more.
-            error = ConnectionClosed("nothing can be written any more", dispatch=SENT_NO_REPLY)
-            self._fail(session, session.plan.opened_by, Settlement("over", SENT_NO_REPLY, error=error), at)
-            return
-        session.move("ready")
-        self._tell_discarded(session, at)
-        self._emit(events.SessionReady(session, replay.count, at))
-        request = session.prompt_request
-        if request is None:
-            return
-        try:
-            self._check_content(get_objects({"prompt": self._waiting_blocks(request)}, "prompt"))
-        except LocalProtocolError as why:
-            self._settle(request, "withdraw", Settlement("error", NOT_SENT, error=why), at)
-            return
-        self._release(session)
-
-    def _waiting_blocks(self, request: OwnRequest) -> object:
-        decoded = codec.decode('{"jsonrpc":"2.0"' + request.params, self.limits.max_depth)
-        return get_list(decoded, "prompt") if isinstance(decoded, dict) else []
-
-    def _fail(self, session: Session, step: str, settlement: Settlement, at: float) -> None:
-        """Opening has failed: the waiting prompt settles, the handle ends."""
-        error = settlement.error
-        assert error is not None
-        session.move("fail")
-        self._session_count -= 1
-        self._drop_id(session)
-        self._timers.cancel(session.plan.replay.timer)
-        request = session.prompt_request
-        if request is not None:
-            self._settle(request, "withdraw", Settlement("withdrawn", NOT_SENT, error=error), at)
-        if self._state == OPEN:
-            self._cancel_permissions(session, None, "close", at)
-        self._tell_discarded(session, at)
-        self._emit(events.SessionFailed(session, step, error, settlement.outcome, settlement.dispatch, at))
-
-    def _tell_discarded(self, session: Session, at: float) -> None:
-        replay = session.plan.replay
-        if replay.count and not replay.report:
-            self._emit(events.ReplayDiscarded(session, replay.count, replay.wire_bytes, at))
-
-    def _drop_id(self, session: Session) -> None:
-        if session.session_id is not None and self._sessions.get(session.session_id) is session:
-            del self._sessions[session.session_id]
 
     # ── Prompts and turns ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -1188,21 +384,27 @@ class ClientConnection(Connection):
                 local("prompt.content", f"a content block has no type: {clip(block)}")
         return blocks
 
-    def _checked_object(self, value: object, what: str) -> JsonObject:
-        if not isinstance(value, dict):
-            raise TypeError(f"{what} must be a dict, not {type(value).__name__}")
-        return value
-
-    def _own_copy(self, value: object, what: str) -> JsonObject:
-        text = codec.encode(self._checked_object(value, what), what, self.limits.max_depth)
-        copy = codec.decode('{"jsonrpc":"2.0","value":' + text + "}", self.limits.max_depth)
-        return get_object(copy, "value") if isinstance(copy, dict) else {}
-
     def _check_content(self, blocks: list[JsonObject]) -> None:
         for block in blocks:
             gate = CONTENT_GATES.get(get_str(block, "type") or "")
             if gate is not None and not gate.open(self._peer_capabilities):
                 local("capability.missing", f"a block of type {block['type']} needs the agent's capability {gate}")
+
+    def _session_ready(self, session: Session, at: float) -> None:
+        """The prompt that waited goes out, if the agent takes what stands in it."""
+        request = session.prompt_request
+        if request is None:
+            return
+        try:
+            self._check_content(get_objects({"prompt": self._waiting_blocks(request)}, "prompt"))
+        except LocalProtocolError as why:
+            self._settle(request, "withdraw", Settlement("error", NOT_SENT, error=why), at)
+            return
+        self._release(session)
+
+    def _waiting_blocks(self, request: OwnRequest) -> object:
+        decoded = codec.decode('{"jsonrpc":"2.0"' + request.params, self.limits.max_depth)
+        return get_list(decoded, "prompt") if isinstance(decoded, dict) else []
 
     def _release(self, session: Session) -> None:
         """The prompt goes to the output."""
@@ -1638,22 +840,6 @@ class ClientConnection(Connection):
             self._answer_unasked(request, QUESTIONS[request.method.key], f"answered cancel: {by}", at)
         return True
 
-    def _notified(self, row: Method, params: JsonObject, line: str | bytes, at: float) -> bool:
-        if self._window is not None and row.key == "cancel_request":
-            for collected in self._window.take(params.get("requestId")):
-                self._raise_collected(collected, at)
-        return super()._notified(row, params, line, at)
-
-    def _unmatched_as(self, why: str, rpc_id: object, at: float) -> None:
-        if self._window is None or why != "history":
-            return
-        self._window.answers += 1
-        for session in self._sessions.values():
-            if session.in_tail and session.opened_id == rpc_id:
-                # Here it was loaded or resumed: what stands before was replayed, or is of an earlier time.
-                session.history_left = session.plan.replay.after
-                self._emit(events.TailHistory(session, at))
-
     def _cancel_asked(self, request: PeerRequest, at: float) -> None:
         if request.method.key == "session_request_permission":
             self._answer_permission(request, "peer_cancel", DENY, None, at)
@@ -1697,11 +883,6 @@ class ClientConnection(Connection):
             local("session.unnamed", "the agent has not named the session yet; wait for SessionOpened")
         return handle, handle.session_id
 
-    def _broken(self, reason: str, at: float) -> None:
-        for session in [*self._opening]:
-            self._fail(session, "initialize", Settlement("over", NOT_SENT, error=ConnectionClosed(reason)), at)
-        self._opening.clear()
-
     def _ending(self, reason: str, at: float) -> None:
         self._broken(reason, at)
         self._creating = 0
@@ -1720,94 +901,11 @@ class ClientConnection(Connection):
 # ── Rules of version 1 that need no connection ──────────────────────────────────────────────────────────────────────
 
 
-def stored_session(session: Session) -> JsonObject:
-    """What a snapshot keeps of a session. A prompt counts once it was handed over; behind a fence it is the one whose
-    answer may still come."""
-    request = session.prompt_request
-    if request is None or request.state in (WAITING, QUEUED):
-        request = session.fenced
-    turn = request.turn if request is not None else None
-    return {
-        "sessionId": session.session_id,
-        "cwd": session.cwd,
-        "promptId": turn.prompt_id if turn is not None else None,
-        "identity": turn.identity if turn is not None else None,
-        "openedId": session.opened_id,
-        "historyLeft": session.plan.replay.after,
-    }
-
-
-def stored_request(request: PeerRequest) -> JsonObject:
-    """What a snapshot keeps of an open request: enough to answer it, nothing of its content."""
-    params: dict[str, object] = {"sessionId": get_str(request.params, "sessionId")}
-    options = events.permission_options(request.params)
-    if options:
-        params["options"] = [
-            {"optionId": option.option_id, "name": option.name, "kind": option.kind} for option in options
-        ]
-    return {
-        "requestId": request.request_id,
-        "rpcId": request.rpc_id,
-        "key": request.method.key,
-        "method": request.method.wire,
-        "params": params,
-        "print": request.fingerprint,
-    }
-
-
 def permission_result(option_id: str | None) -> str:
     """The result of a permission request as JSON: an option, or cancelled for None."""
     if option_id is None:
         return QUESTIONS["session_request_permission"]
     return f'{{"outcome":{{"outcome":"selected","optionId":{codec.encode_str(option_id)}}}}}'
-
-
-def config_params(config_id: str, value: str | bool) -> dict[str, object]:
-    """The params that set an option; only a boolean value has a type (spec.md 1.1)."""
-    params: dict[str, object] = {"configId": config_id, "value": value}
-    if isinstance(value, bool):
-        params["type"] = "boolean"
-    return params
-
-
-def same_model(one: str, other: str) -> bool:
-    """Whether two names mean one model: a shorter name, or one with a qualifier in brackets (peer.md M4)."""
-    left, right = _model_letters(one), _model_letters(other)
-    return bool(left) and bool(right) and (left in right or right in left)
-
-
-def _model_letters(name: str) -> str:
-    depth = 0
-    letters: list[str] = []
-    for letter in name.lower():
-        if letter in "[(":
-            depth += 1
-        elif letter in "])":
-            depth = max(0, depth - 1)
-        elif not depth and letter.isascii() and letter.isalnum():
-            letters.append(letter)
-    return "".join(letters)
-
-
-def setting(session: Session, config_id: str, value: str | bool) -> tuple[str, dict[str, object], bool]:
-    """How to set an option, or the model for an empty id: method key, params, and whether it is so already."""
-    for option in session.config_options or []:
-        found = get_str(option, "id")
-        if found is not None and (found == config_id or (not config_id and is_model(option))):
-            return "session_set_config_option", config_params(found, value), option.get("currentValue") == value
-    if not config_id and session.models is not None:
-        return "session_set_model", {"modelId": value}, session.model == value
-    return "", {}, False
-
-
-def unconfirmed(session: Session, config_id: str, value: str | bool) -> object:
-    """What the agent confirmed instead of ``value``; None when it confirmed it, or does not name it."""
-    if config_id:
-        option = next((one for one in session.config_options or [] if one.get("id") == config_id), {})
-        current = option.get("currentValue")
-        return None if current == value else current
-    model = session.model
-    return None if model is None or same_model(model, str(value)) else model
 
 
 def _keep_tool(session: Session, update: JsonObject, limit: int) -> None:

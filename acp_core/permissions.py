@@ -17,6 +17,12 @@ DENY = "deny"
 VERDICTS = (ALLOW, ASK, DENY)
 DEFAULT = "default"
 
+# Requests of the agent that ask the user, and the result that cancels each.
+QUESTIONS = {
+    "session_request_permission": '{"outcome":{"outcome":"cancelled"}}',
+    "elicitation_create": '{"action":"cancel"}',
+}
+
 
 class Policy:
     """Verdicts for permission requests.

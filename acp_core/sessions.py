@@ -1,4 +1,5 @@
-"""One session of a client: its handle, its turn, and what the agent said about it. Data; the rules are in client.py."""
+"""One session of a client: its handle, its turn, and what the agent said about it. Data; opening.py and client.py have
+the rules."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ FAULTS = (
     ),
     Fault(
         "held updates come in front of the session they belong to",
-        "client",
+        "opening",
         "            self._release_held(session_id, at)",
         "            pass",
         checks.check_held,
@@ -200,7 +200,7 @@ FAULTS = (
     ),
     Fault(
         "a failed opening leaves its permissions open",
-        "client",
+        "opening",
         '            self._cancel_permissions(session, None, "close", at)\n        self._tell_discarded(session, at)',
         "            pass\n        self._tell_discarded(session, at)",
         checks.check_failed_open_answers_permissions,
@@ -214,7 +214,7 @@ FAULTS = (
     ),
     Fault(
         "what a failed opening has discarded is not told",
-        "client",
+        "opening",
         "        if replay.count and not replay.report:",
         "        if replay.count and not replay.report and session.state != CLOSED:",
         checks.check_failed_open_tells_discarded,

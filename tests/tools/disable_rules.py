@@ -45,6 +45,9 @@ class Disabling(NamedTuple):
 
 
 CLIENT = "acp_core/client.py"
+OPENING = "acp_core/opening.py"
+REATTACH = "acp_core/reattach.py"
+SETTINGS = "acp_core/settings.py"
 CONNECTION = "acp_core/connection.py"
 ATTACH = "acp_core/attach.py"
 POLICY = "acp_core/permissions.py"
@@ -55,7 +58,7 @@ DISABLINGS = (
     Disabling("C1", CLIENT, '            session.move("turn_over")\n', "            pass\n"),
     Disabling(
         "C1",
-        CLIENT,
+        OPENING,
         "                self._log_in(session, method_id, self._open, at)\n                return\n        self._open(",
         "                self._log_in(session, method_id, self._open, at)\n        self._open(",
     ),
@@ -87,13 +90,13 @@ DISABLINGS = (
     # C6: a session needs an id; first the id, then what was held
     Disabling(
         "C6",
-        CLIENT,
+        OPENING,
         "            if not session_id:\n                error = Remote",
         "            if False:\n                error = Remote",
     ),
     Disabling(
         "C6",
-        CLIENT,
+        OPENING,
         "            self._emit(events.SessionOpened(session, key, result, at))\n"
         "            self._release_held(session_id, at)\n",
         "            self._release_held(session_id, at)\n"
@@ -104,7 +107,7 @@ DISABLINGS = (
     Disabling("C7", "acp_core/events.py", "        return self.stop_reason in STOP_REASONS\n", "        return True\n"),
     # C8: each step is told
     Disabling(
-        "C8", CLIENT, "        self._emit(events.SessionStep(session, row.key, row.wire, phase, error, at))\n", ""
+        "C8", OPENING, "        self._emit(events.SessionStep(session, row.key, row.wire, phase, error, at))\n", ""
     ),
     Disabling(
         "C8",
@@ -127,7 +130,7 @@ DISABLINGS = (
     ),
     Disabling(
         "C9",
-        CLIENT,
+        OPENING,
         "        if self._state != OPEN:\n            # The agent has",
         "        if False:\n            # The",
     ),
@@ -147,30 +150,30 @@ DISABLINGS = (
     Disabling("C12", CONNECTION, "        event.turn = request.turn\n", ""),
     Disabling(
         "C12",
-        CLIENT,
+        REATTACH,
         '        "identity": turn.identity if turn is not None else None,\n',
         '        "identity": None,\n',
     ),
     # L1: resume first; a clear failure when there is neither; never the same session twice
     Disabling(
         "L1",
-        CLIENT,
+        OPENING,
         '            key = "session_resume" if self._advertised("session_resume") else "session_load"\n',
         '            key = "session_load" if self._advertised("session_load") else "session_resume"\n',
     ),
-    Disabling("L1", CLIENT, "            if not self._advertised(key):\n", "            if False:\n"),
-    Disabling("L1", CLIENT, "            if not resume:\n", "            if False:\n"),
-    Disabling("L1", CLIENT, "if one.plan.reopens == resume), None)\n", "if False), None)\n"),
+    Disabling("L1", OPENING, "            if not self._advertised(key):\n", "            if False:\n"),
+    Disabling("L1", OPENING, "            if not resume:\n", "            if False:\n"),
+    Disabling("L1", OPENING, "if one.plan.reopens == resume), None)\n", "if False), None)\n"),
     # L2: everything is sent again
     Disabling(
         "L2",
-        CLIENT,
+        OPENING,
         "        if plan.additional_directories:\n            params",
         '        if plan.additional_directories and key == "session_new":\n            params',
     ),
     Disabling(
         "L2",
-        CLIENT,
+        OPENING,
         "        if plan.meta is not None:\n            params",
         '        if plan.meta is not None and key == "session_new":\n            params',
     ),
@@ -184,7 +187,7 @@ DISABLINGS = (
         "        if transcript",
     ),
     # L4: the window stays open after the response, for a quiet time and no longer than its maximum
-    Disabling("L4", CLIENT, "        if session.plan.replay.deadline() > at:\n", "        if False:\n"),
+    Disabling("L4", OPENING, "        if session.plan.replay.deadline() > at:\n", "        if False:\n"),
     Disabling(
         "L4",
         "acp_core/replay.py",
@@ -207,20 +210,20 @@ DISABLINGS = (
     # L6: one fresh session, only when asked for and refused, and nothing after a failed write
     Disabling(
         "L6",
-        CLIENT,
+        OPENING,
         "            plan.fresh_tried = True\n            self._drop_id(session)\n",
         "            self._drop_id(session)\n",
     ),
-    Disabling("L6", CLIENT, "        if refused and plan.fresh_if_refused and", "        if refused and"),
+    Disabling("L6", OPENING, "        if refused and plan.fresh_if_refused and", "        if refused and"),
     Disabling(
         "L6",
-        CLIENT,
+        OPENING,
         '        refused = settlement.outcome == "error" and self._state == OPEN\n',
         '        refused = settlement.outcome == "error"\n',
     ),
     Disabling(
         "L6",
-        CLIENT,
+        OPENING,
         '        refused = settlement.outcome == "error" and self._state == OPEN\n',
         "        refused = self._state == OPEN\n",
     ),
@@ -232,32 +235,32 @@ DISABLINGS = (
         "            if session is None or session.state in REPLAY:\n                if session is None and",
     ),
     # A1: a newline first, ids far above, history is no failure
-    Disabling("A1", CLIENT, '            self._queue(b"\\n")\n', ""),
+    Disabling("A1", REATTACH, '            self._queue(b"\\n")\n', ""),
     Disabling(
         "A1",
-        CLIENT,
+        REATTACH,
         "        self._first_id = self._next_id = first_id_after(used)\n",
         "        self._first_id = self._next_id = used + 1\n",
     ),
-    Disabling("A1", CLIENT, "        self._first_id = self._next_id = first_id_after(snapshot.next_id)\n", ""),
+    Disabling("A1", REATTACH, "        self._first_id = self._next_id = first_id_after(snapshot.next_id)\n", ""),
     # A2: the answer ends the turn, and a deadline is required and kept
     Disabling(
-        "A2", CLIENT, "        self._requests[prompt_id] = request\n        session.turn", "        session.turn"
+        "A2", REATTACH, "        self._requests[prompt_id] = request\n        session.turn", "        session.turn"
     ),
     Disabling(
         "A2",
-        CLIENT,
+        REATTACH,
         "self._timers.after(deadline, lambda at: self._fate_unknown(session, request, at))\n",
         "None\n",
     ),
     Disabling(
         "A2",
-        CLIENT,
+        REATTACH,
         "            if deadline is None:\n                local(",
         "            if False:\n                local(",
     ),
     # A3: the first line counts only when it is whole
-    Disabling("A3", CLIENT, "            self._tail = True\n", ""),
+    Disabling("A3", REATTACH, "            self._tail = True\n", ""),
     Disabling(
         "A3",
         CONNECTION,
@@ -275,11 +278,11 @@ DISABLINGS = (
     ),
     Disabling("A4", ATTACH, "        if before < 0 or stored[before].endswith(dropped):\n", "        if True:\n"),
     Disabling("A4", CLIENT, '            mark = "tail"\n', '            mark = ""\n'),
-    Disabling("A4", CLIENT, "                self._emit(events.TailHistory(session, at))\n", ""),
-    Disabling("A4", CLIENT, "                session.history_left = session.plan.replay.after\n", ""),
+    Disabling("A4", REATTACH, "                self._emit(events.TailHistory(session, at))\n", ""),
+    Disabling("A4", REATTACH, "                session.history_left = session.plan.replay.after\n", ""),
     # A5: answered ones are history, open ones are not raised again, nothing is allowed by itself
-    Disabling("A5", CLIENT, "        elif print_ in self._answered:\n", "        elif False:\n"),
-    Disabling("A5", CLIENT, "        if older is not None and older.fingerprint == print_:\n", "        if False:\n"),
+    Disabling("A5", REATTACH, "        elif print_ in self._answered:\n", "        elif False:\n"),
+    Disabling("A5", REATTACH, "        if older is not None and older.fingerprint == print_:\n", "        if False:\n"),
     Disabling("A5", CLIENT, "        unsure = (self._replaying and not self._restored) or ", "        unsure = "),
     Disabling("A5", CLIENT, " or (session.attached and title is None and kind is None)\n", "\n"),
     Disabling(
@@ -290,31 +293,31 @@ DISABLINGS = (
     ),
     Disabling(
         "A5",
-        CLIENT,
+        REATTACH,
         "                    self._limit_asking(open_request, self._timers.after)\n",
         "                    pass\n",
     ),
     Disabling(
         "A5", CLIENT, "                self._leave_questions(self._window, session, at)\n", "                pass\n"
     ),
-    Disabling("A5", CLIENT, "            elif row.key in QUESTIONS:\n", "            elif False:\n"),
+    Disabling("A5", REATTACH, "            elif row.key in QUESTIONS:\n", "            elif False:\n"),
     # A6: small, without secrets, all turns at once
-    Disabling("A6", CLIENT, "        if size > self.limits.max_snapshot_bytes:\n", "        if False:\n"),
+    Disabling("A6", REATTACH, "        if size > self.limits.max_snapshot_bytes:\n", "        if False:\n"),
     Disabling(
         "A6",
-        CLIENT,
+        REATTACH,
         "            self._peer_requests[request_id] = request\n            self._peer_ids[rpc_id] = request\n",
         "",
     ),
-    Disabling("A6", CLIENT, "                if session.state != CLOSED and session.state not in OPENING\n", ""),
+    Disabling("A6", REATTACH, "                if session.state != CLOSED and session.state not in OPENING\n", ""),
     Disabling(
         "A6",
-        CLIENT,
+        REATTACH,
         "    if request is None or request.state in (WAITING, QUEUED):\n        request = session.fenced\n",
         "    if request is None:\n        request = session.fenced\n",
     ),
-    Disabling("A6", CLIENT, "        request = session.fenced\n    turn", "        pass\n    turn"),
-    Disabling("A6", CLIENT, "        if snapshot.nonce == self.nonce:\n", "        if False:\n"),
+    Disabling("A6", REATTACH, "        request = session.fenced\n    turn", "        pass\n    turn"),
+    Disabling("A6", REATTACH, "        if snapshot.nonce == self.nonce:\n", "        if False:\n"),
     # P1: what was not advertised is refused, and the first answer is the only one
     Disabling(
         "P1",
@@ -417,43 +420,43 @@ DISABLINGS = (
     # M1: no person, nothing unasked, no failure of the open by an automatic login
     Disabling(
         "M1",
-        CLIENT,
+        OPENING,
         '            if "api-key" in get_object(method, "_meta") or method.get("type") == "env_var":\n',
         "            if True:\n",
     ),
-    Disabling("M1", CLIENT, '                if method.get("type") == "terminal":\n', "                if False:\n"),
+    Disabling("M1", OPENING, '                if method.get("type") == "terminal":\n', "                if False:\n"),
     Disabling(
         "M1",
-        CLIENT,
+        OPENING,
         "(settlement.error is not None and waiter.plan.auth == method_id):\n",
         "settlement.error is not None:\n",
     ),
     # M2: once
     Disabling(
         "M2",
-        CLIENT,
+        OPENING,
         "error.auth_required and not plan.auth_tried:\n            plan.auth_tried = True\n",
         "error.auth_required:\n",
     ),
-    Disabling("M2", CLIENT, "error.auth_required and not plan.auth_tried:\n", "False:\n"),
+    Disabling("M2", OPENING, "error.auth_required and not plan.auth_tried:\n", "False:\n"),
     # M3: before the first prompt, only when changed, and a failure when there is nothing to select with
-    Disabling("M3", CLIENT, "            if done:\n", "            if False:\n"),
+    Disabling("M3", OPENING, "            if done:\n", "            if False:\n"),
     Disabling(
         "M3",
-        CLIENT,
+        OPENING,
         "            if not key:\n                what",
         "            if not key:\n                break\n                what",
     ),
-    Disabling("M3", CLIENT, "        plan.steps = [*(((", "        plan.steps = [*(() and (("),
+    Disabling("M3", OPENING, "        plan.steps = [*(((", "        plan.steps = [*(() and (("),
     # M4: what was confirmed is what was asked for
-    Disabling("M4", CLIENT, "            if wrong is not None:\n", "            if False:\n"),
+    Disabling("M4", OPENING, "            if wrong is not None:\n", "            if False:\n"),
     Disabling(
         "M4",
-        CLIENT,
+        SETTINGS,
         "    return bool(left) and bool(right) and (left in right or right in left)\n",
         "    return one == other\n",
     ),
-    Disabling("M4", CLIENT, "        elif not depth and letter", "        elif letter"),
+    Disabling("M4", SETTINGS, "        elif not depth and letter", "        elif letter"),
     # N1: noise is never answered by a client, and settles nothing
     Disabling("N1", CONNECTION, "        if self.role == CLIENT:\n            return\n", ""),
     Disabling(

@@ -1,0 +1,346 @@
+"""A client that goes on where an earlier owner stopped: its snapshot, a turn that is in flight, and the replayed tail
+of the stream (peer.md A1 to A6)."""
+
+from __future__ import annotations
+
+from . import codec, events
+from .attach import FORMAT, Collected, Snapshot, Tail, fingerprint, first_id_after
+from .errors import SENT_NO_REPLY, RequestTimeout, check_type, clip, local
+from .events import get_object, get_str
+from .methods import CLIENT, V1, Method, MethodTable
+from .opening import OpeningClient
+from .permissions import QUESTIONS
+from .replay import Replay
+from .requests import OwnRequest, PeerRequest, Settlement
+from .sessions import Plan, Session, Turn
+from .state import CLOSED, CONNECTION, FENCED, NEW, OPENING, QUEUED, REQUEST, SESSION, WAITING, allows, move
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from .connection import JsonObject
+    from .limits import Limits
+    from .timers import Timer
+
+
+class ReattachingClient(OpeningClient):
+    """A client that can attach to what an earlier owner left. Arguments: as ``ClientConnection``."""
+
+    def __init__(
+        self,
+        *,
+        nonce: str,
+        limits: Limits | None = None,
+        methods: MethodTable = V1,
+        extensions: Iterable[str] = (),
+        tail: bool = False,
+        capabilities: Mapping[str, object] | None = None,
+        info: Mapping[str, object] | None = None,
+        restore: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(
+            nonce=nonce,
+            limits=limits,
+            methods=methods,
+            extensions=extensions,
+            tail=tail,
+            capabilities=capabilities,
+            info=info,
+        )
+        self._window: Tail | None = None
+        self._restored: dict[str, JsonObject] = {}
+        if restore is not None:
+            self._restore(Snapshot(restore))
+
+    # ── Intents ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def attach(
+        self,
+        session_id: str,
+        prompt_id: int | None,
+        *,
+        deadline: float | None,
+        cwd: str = "/",
+        identity: str | None = None,
+        tail_quiet: float = 0.5,
+        tail_max: float = 10.0,
+        token: object = None,
+    ) -> Session:
+        """Go on with a turn in flight that an earlier owner started, on a stream that replays its last bytes.
+
+        Nothing is asked of the agent. The answer to ``prompt_id`` ends the turn; without one in ``deadline`` seconds it
+        fails as unknown. A ``prompt_id`` of None attaches to a session without a turn.
+        The first byte ever written is a newline, since the earlier owner may have left half a line. The tail is over
+        when nothing came for ``tail_quiet`` seconds, at the latest after ``tail_max``: then TailOver.
+        Call it before any input is received; again for each further session.
+
+        Raises:
+            TypeError, LocalProtocolError: an argument is wrong, input was received before, or the session is open here.
+        """
+        check_type("session_id", session_id, str, "a str")
+        if prompt_id is not None:
+            check_type("prompt_id", prompt_id, int, "an int or None")
+            if deadline is None:
+                local("attach.deadline", "deadline is None; an answer that is already gone would never be given up")
+        for name, seconds in (("deadline", deadline), ("tail_quiet", tail_quiet), ("tail_max", tail_max)):
+            if seconds is None and name != "deadline":
+                raise TypeError(f"{name} must be a number of seconds, not None")
+            self._check_duration(name, seconds)
+        self._check_writable()
+        if self._received_at is not None or (self._window is None and self._state != NEW):
+            local(
+                "attach.first", "attach() comes before initialize() and before any input; make a new connection for it"
+            )
+        if not session_id or session_id in self._sessions:
+            local("attach.session", f"session {clip(session_id)} is open here already; attach once a session")
+        if prompt_id is not None and (prompt_id < 0 or prompt_id in self._requests):
+            local("attach.prompt", f"prompt id {prompt_id} is negative or attached already; give PromptSent.prompt_id")
+        stored = self._restored.get(session_id, {})
+        plan = Plan(
+            cwd=get_str(stored, "cwd") or cwd,
+            resume=session_id,
+            mcp_servers=[],
+            additional_directories=[],
+            meta=None,
+            auth=None,
+            model=None,
+            config={},
+            replay=Replay(tail_quiet, tail_max, report=True),
+            fresh_if_refused=False,
+            step_deadline=60.0,
+            authenticate_deadline=300.0,
+        )
+        if self._window is None:
+            self._state = move(CONNECTION, self._state, "attach")
+            self._version = self.methods.version
+            self._joined = True
+            self._queue(b"\n")
+            window = self._window = Tail(tail_quiet, tail_max)
+            window.timer = self._timers.after(tail_quiet, self._tail_quiet)
+        used = max(prompt_id if prompt_id is not None else 0, self._next_id - 1)
+        self._first_id = self._next_id = first_id_after(used)
+        opened_id, history = stored.get("openedId"), stored.get("historyLeft")
+        plan.replay.after = history if isinstance(history, int) else 0
+        session = Session(self.nonce, plan, token)
+        session.attached = session.in_tail = True
+        session.opened_id = opened_id if isinstance(opened_id, int) else None
+        session.session_id = session_id
+        self._session_count += 1
+        self._sessions[session_id] = session
+        if prompt_id is None:
+            session.move("attach_idle")
+            return session
+        turn = Turn(prompt_id, identity if identity is not None else get_str(stored, "identity"), token)
+        request = OwnRequest(prompt_id, self.methods["session_prompt"], session, token, self._prompt_settled)
+        request.turn = turn
+        request.state = move(REQUEST, request.state, "attach")
+        self._requests[prompt_id] = request
+        session.turn = turn
+        session.prompt_request = request
+        session.move("attach")
+        if deadline is not None:
+            request.timer = self._timers.after(deadline, lambda at: self._fate_unknown(session, request, at))
+        for open_request in self._peer_requests.values():
+            if open_request.session is None and get_str(open_request.params, "sessionId") == session_id:
+                open_request.session = session
+                open_request.turn = turn
+                if open_request.method.key == "session_request_permission":
+                    self._limit_asking(open_request, self._timers.after)
+        return session
+
+    def end_tail(self) -> None:
+        """Say that the replayed tail is over, ahead of its quiet time. A no-op when there is none.
+
+        Raises: nothing.
+        """
+        if self._window is not None:
+            self._tail_over(self._now)
+
+    def snapshot(self) -> dict[str, object]:
+        """What a restarted owner goes on with: one small JSON-able value. Store it whenever something has changed.
+
+        It has no secret in it: no environment, no headers, no content.
+
+        Raises:
+            LocalProtocolError: the handshake is not done, or it would be larger than ``Limits.max_snapshot_bytes``.
+        """
+        if self._version is None:
+            local("snapshot.early", f"the connection is {self._state}; there is nothing to store before Initialized")
+        value: dict[str, object] = {
+            "format": FORMAT,
+            "protocolVersion": self._version,
+            "nonce": self.nonce,
+            "nextId": self._next_id,
+            "clientCapabilities": self._capabilities,
+            "agentCapabilities": self._peer_capabilities,
+            "authMethods": [
+                {name: method[name] for name in ("id", "name", "type") if name in method}
+                for method in self._auth_methods
+            ],
+            "sessions": [
+                stored_session(session)
+                for session in self._sessions.values()
+                if session.state != CLOSED and session.state not in OPENING
+            ],
+            "openRequests": [stored_request(request) for request in self._peer_requests.values()],
+            "answered": list(self._answered),
+        }
+        size = len(codec.encode(value, "the snapshot", self.limits.max_depth))
+        if size > self.limits.max_snapshot_bytes:
+            local("limits.max_snapshot_bytes", f"the snapshot has {size} bytes; close sessions or raise the limit")
+        return value
+
+    # ── The snapshot of an earlier owner, and the tail ────────────────────────────────────────────────────────────────
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        if snapshot.nonce == self.nonce:
+            local("snapshot.nonce", "the nonce is the earlier owner's; give a new one, so that public ids stay unique")
+        if snapshot.version != self.methods.version:
+            local("snapshot.version", f"the snapshot is of protocol version {snapshot.version}")
+        self._capabilities = snapshot.client_capabilities
+        self._peer_capabilities = snapshot.agent_capabilities
+        self._auth_methods = snapshot.auth_methods
+        self._first_id = self._next_id = first_id_after(snapshot.next_id)
+        self._restored = snapshot.sessions
+        self._answered = dict.fromkeys(snapshot.answered)
+        for stored in snapshot.requests:
+            request_id, key, print_ = get_str(stored, "requestId"), get_str(stored, "key"), get_str(stored, "print")
+            rpc_id, wire = stored.get("rpcId"), get_str(stored, "method")
+            if request_id is None or print_ is None or wire is None or not isinstance(rpc_id, (int, str)):
+                local("snapshot.format", f"an open request of the snapshot is incomplete: {clip(stored)}")
+            row = self.methods[key] if key else Method("", wire, CLIENT, event="RequestReceived")
+            request = PeerRequest(request_id, rpc_id, row, get_object(stored, "params"), None, None, print_)
+            self._peer_requests[request_id] = request
+            self._peer_ids[rpc_id] = request
+
+    def _tail_quiet(self, at: float) -> None:
+        window = self._window
+        if window is None:
+            return
+        if self._received_at is not None:
+            window.saw(self._received_at)
+        if window.deadline() > at:
+            window.timer = self._timers.at(window.deadline(), self._tail_quiet)
+        else:
+            self._tail_over(at)
+
+    def _tail_over(self, at: float) -> None:
+        window, self._window = self._window, None
+        assert window is not None
+        self._timers.cancel(window.timer)
+        for session in self._sessions.values():
+            session.leave_tail()
+        self._emit(events.TailOver(window.requests, window.answers, at))
+        for collected in window.collected:
+            self._raise_collected(collected, at)
+
+    def _raise_collected(self, collected: Collected, at: float) -> None:
+        self._replaying = True
+        try:
+            self._admit(collected.rpc_id, collected.method, collected.params, collected.line, at)
+        finally:
+            self._replaying = False
+
+    def _collect(self, rpc_id: int | str, row: Method, params: JsonObject, line: str | bytes, at: float) -> None:
+        """A request in the tail: known ones are recognised by their line, others wait until the tail is over."""
+        window = self._window
+        assert window is not None
+        print_ = fingerprint(rpc_id, line)
+        older = self._peer_ids.get(rpc_id)
+        if older is not None and older.fingerprint == print_:
+            older.params = params
+            self._emit(events.RequestRepeated(older.request_id, rpc_id, row.wire, line, at))
+        elif print_ in self._answered:
+            window.requests += 1
+        else:
+            # An id that comes again means that the earlier request with it is settled.
+            window.requests += len(window.take(rpc_id))
+            window.collected.append(Collected(rpc_id, row, params, line, print_))
+            if len(window.collected) >= self.limits.max_incoming_requests:
+                self._tail_over(at)
+
+    def _leave_questions(self, window: Tail, session: Session, at: float) -> None:
+        """A turn has ended in the tail: what was asked in it is history, or nobody ever saw it."""
+        for collected in window.leave(session.session_id):
+            row = collected.method
+            if not self._restored:
+                window.requests += 1
+            elif row.key in QUESTIONS:
+                # The earlier owner has not seen it, and there is nothing left to allow (peer.md P8).
+                reason = "cancelled: its turn has ended"
+                params, line = collected.params, collected.line
+                self._emit(
+                    events.RequestRefused(collected.rpc_id, row.wire, params, session.session_id, 0, reason, line, at)
+                )
+                self._answered[collected.fingerprint] = None
+                self._answer(codec.result_line(collected.rpc_id, QUESTIONS[row.key]))
+            else:
+                window.collected.append(collected)
+
+    def _fate_unknown(self, session: Session, request: OwnRequest, at: float) -> None:
+        """The answer to an attached prompt may have been given before the tail began."""
+        if allows(SESSION, session.state, "no_answer"):
+            session.move("no_answer")
+            session.fenced = request
+        error = RequestTimeout("no answer to the attached prompt in time: its fate is unknown")
+        self._settle(request, "give_up", Settlement("deadline", SENT_NO_REPLY, error=error), at)
+        if session.state == FENCED:
+            self._emit(events.SessionFenced(session, request.turn, request.id, at))
+
+    def _notified(self, row: Method, params: JsonObject, line: str | bytes, at: float) -> bool:
+        if self._window is not None and row.key == "cancel_request":
+            for collected in self._window.take(params.get("requestId")):
+                self._raise_collected(collected, at)
+        return super()._notified(row, params, line, at)
+
+    def _unmatched_as(self, why: str, rpc_id: object, at: float) -> None:
+        if self._window is None or why != "history":
+            return
+        self._window.answers += 1
+        for session in self._sessions.values():
+            if session.in_tail and session.opened_id == rpc_id:
+                # Here it was loaded or resumed: what stands before was replayed, or is of an earlier time.
+                session.history_left = session.plan.replay.after
+                self._emit(events.TailHistory(session, at))
+
+    def _prompt_settled(self, request: OwnRequest, settlement: Settlement, at: float) -> None:
+        """For a subclass: an attached prompt has come to its end."""
+
+    def _limit_asking(self, request: PeerRequest, start: Callable[[float, Callable[[float], None]], Timer]) -> None:
+        """For a subclass: a permission that was asked is denied when nobody answers it in time."""
+
+
+def stored_session(session: Session) -> JsonObject:
+    """What a snapshot keeps of a session. A prompt counts once it was handed over; behind a fence it is the one whose
+    answer may still come."""
+    request = session.prompt_request
+    if request is None or request.state in (WAITING, QUEUED):
+        request = session.fenced
+    turn = request.turn if request is not None else None
+    return {
+        "sessionId": session.session_id,
+        "cwd": session.cwd,
+        "promptId": turn.prompt_id if turn is not None else None,
+        "identity": turn.identity if turn is not None else None,
+        "openedId": session.opened_id,
+        "historyLeft": session.plan.replay.after,
+    }
+
+
+def stored_request(request: PeerRequest) -> JsonObject:
+    """What a snapshot keeps of an open request: enough to answer it, nothing of its content."""
+    params: dict[str, object] = {"sessionId": get_str(request.params, "sessionId")}
+    options = events.permission_options(request.params)
+    if options:
+        params["options"] = [
+            {"optionId": option.option_id, "name": option.name, "kind": option.kind} for option in options
+        ]
+    return {
+        "requestId": request.request_id,
+        "rpcId": request.rpc_id,
+        "key": request.method.key,
+        "method": request.method.wire,
+        "params": params,
+        "print": request.fingerprint,
+    }
