@@ -518,6 +518,7 @@ class ClientConnection(ReattachingClient):
             self.close()
 
     def _late_answer(self, request: OwnRequest, raw: JsonObject, at: float) -> None:
+        super()._late_answer(request, raw, at)
         session = request.session
         if isinstance(session, Session) and session.fenced is request:
             session.fenced = None

@@ -148,7 +148,8 @@ class Connection:
 
     @property
     def state(self) -> str:
-        """``new``, ``initializing``, ``open``, ``broken`` (nothing can be written) or ``over``."""
+        """``new``, ``initializing``, ``overdue`` (initialize was given up, its answer may still come), ``open``,
+        ``broken`` (nothing can be written) or ``over``."""
         return self._state
 
     @property

@@ -24,7 +24,7 @@ from .replay import Replay
 from .requests import OwnRequest, Settlement
 from .sessions import Plan, Session
 from .settings import setting, unconfirmed
-from .state import CLOSED, CONNECTION, FENCED, NEW, OPEN, allows, move
+from .state import CLOSED, CONNECTION, FENCED, NEW, OPEN, OVERDUE, allows, move
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,6 +98,9 @@ class OpeningClient(Connection):
     def initialize(self, *, deadline: float | None = 60.0, token: object = None) -> int:
         """Send initialize; Initialized follows, and RequestSettled with ``token``. ``open_session`` does it by itself.
 
+        Without an answer in ``deadline`` seconds it settles, and the connection is ``overdue``: nothing can be opened
+        until the late answer comes, which is taken. After an error it can be sent again.
+
         Returns: the JSON-RPC id.
 
         Raises:
@@ -105,6 +108,7 @@ class OpeningClient(Connection):
         """
         self._check_duration("deadline", deadline)
         self._check_writable()
+        self._check_answered()
         if self._state != NEW:
             local("initialize.once", f"initialize was sent before (the connection is {self._state}); it goes out once")
         return self._initialize(deadline, token).id
@@ -184,6 +188,7 @@ class OpeningClient(Connection):
             if not is_absolute(directory):
                 local("path.absolute", f"additional directory {clip(directory)}: paths of the protocol are absolute")
         self._check_writable()
+        self._check_answered()
         if self._session_count >= self.limits.max_sessions:
             local("limits.max_sessions", f"{self.limits.max_sessions} sessions are known here; use another connection")
         plan = Plan(
@@ -244,33 +249,15 @@ class OpeningClient(Connection):
         return request
 
     def _initialize_settled(self, request: OwnRequest, settlement: Settlement, at: float) -> None:
-        result = settlement.result if isinstance(settlement.result, dict) else {}
         error = settlement.error
-        version = result.get("protocolVersion")
-        if error is None and (version.__class__ is not int or version != self.methods.version):
-            error = RemoteProtocolError(
-                f"the agent answered protocol version {clip(version)}; this side speaks {self.methods.version}",
-                rule="initialize.version",
-            )
-            settlement = Settlement("invalid", ANSWERED, error=error, raw=settlement.raw, line=settlement.line)
-        event = "initialized" if error is None else "refused"
-        if allows(CONNECTION, self._state, event):
-            self._state = move(CONNECTION, self._state, event)
-        waiting, self._opening = self._opening, []
         if error is None:
-            self._version = self.methods.version
-            self._peer_capabilities = get_object(result, "agentCapabilities")
-            self._auth_methods = get_objects(result, "authMethods")
-            self._emit(
-                events.Initialized(
-                    self._version,
-                    self._peer_capabilities,
-                    get_object(result, "agentInfo"),
-                    self._auth_methods,
-                    result,
-                    at,
-                )
-            )
+            error = self._shake_hands(settlement.result, at)
+            if error is not None:
+                settlement = Settlement("invalid", ANSWERED, error=error, raw=settlement.raw, line=settlement.line)
+        else:
+            given_up = settlement.outcome == "deadline" and settlement.dispatch != NOT_SENT
+            self._not_initialized("no_answer" if given_up else "refused")
+        waiting, self._opening = self._opening, []
         self._settled(request, settlement, at)
         for session in waiting:
             self._step_done(session, request, error, at)
@@ -279,8 +266,56 @@ class OpeningClient(Connection):
             else:
                 self._fail(session, "initialize", settlement, at)
 
+    def _shake_hands(self, value: object, at: float) -> RemoteProtocolError | None:
+        """Take the agent's answer to initialize; or say why it is none."""
+        result = value if isinstance(value, dict) else {}
+        version = result.get("protocolVersion")
+        if version.__class__ is not int or version != self.methods.version:
+            self._not_initialized("refused")
+            return RemoteProtocolError(
+                f"the agent answered protocol version {clip(version)}; this side speaks {self.methods.version}",
+                rule="initialize.version",
+            )
+        self._state = move(CONNECTION, self._state, "initialized")
+        self._version = self.methods.version
+        self._peer_capabilities = get_object(result, "agentCapabilities")
+        self._auth_methods = get_objects(result, "authMethods")
+        self._emit(
+            events.Initialized(
+                self._version,
+                self._peer_capabilities,
+                get_object(result, "agentInfo"),
+                self._auth_methods,
+                result,
+                at,
+            )
+        )
+        return None
+
+    def _not_initialized(self, event: str) -> None:
+        if allows(CONNECTION, self._state, event):
+            self._state = move(CONNECTION, self._state, event)
+
+    def _late_answer(self, request: OwnRequest, raw: JsonObject, at: float) -> None:
+        if request.method.key != "initialize":
+            return
+        if "result" in raw:
+            # The agent has taken it, and would refuse another one: the connection is open after all.
+            self._shake_hands(raw["result"], at)
+        else:
+            self._not_initialized("refused")
+
+    def _check_answered(self) -> None:
+        if self._state == OVERDUE:
+            local(
+                "initialize.overdue",
+                "the agent has not answered initialize in time, and takes it once: wait for Initialized, or make a new "
+                "connection",
+            )
+
     def _check_open(self) -> None:
         self._check_writable()
+        self._check_answered()
         if self._state != OPEN:
             local("initialize.first", f"the connection is {self._state}; call initialize() or open_session() first")
 

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 
     Table: TypeAlias = Mapping[str, Mapping[str, str]]
 
-# A connection. BROKEN: nothing can be written any more, reading goes on. OVER: nothing can be read any more.
-NEW, INITIALIZING, OPEN, BROKEN, OVER = "new", "initializing", "open", "broken", "over"
+# A connection. OVERDUE: initialize was given up, its answer may still come. BROKEN: nothing can be written any more,
+# reading goes on. OVER: nothing can be read any more.
+NEW, INITIALIZING, OVERDUE, OPEN, BROKEN, OVER = "new", "initializing", "overdue", "open", "broken", "over"
 
 CONNECTION: Table = {
     NEW: {"initialize": INITIALIZING, "attach": OPEN, "write_failed": BROKEN, "end": OVER},
-    INITIALIZING: {"initialized": OPEN, "refused": NEW, "write_failed": BROKEN, "end": OVER},
+    INITIALIZING: {"initialized": OPEN, "refused": NEW, "no_answer": OVERDUE, "write_failed": BROKEN, "end": OVER},
+    OVERDUE: {"initialized": OPEN, "refused": NEW, "write_failed": BROKEN, "end": OVER},
     OPEN: {"write_failed": BROKEN, "end": OVER},
     BROKEN: {"initialized": BROKEN, "refused": BROKEN, "end": OVER},
     OVER: {"end": OVER},

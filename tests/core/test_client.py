@@ -167,6 +167,60 @@ def test_a_handshake_without_an_answer_fails_what_waits_for_it() -> None:
     assert isinstance(failed.error, RequestTimeout)
 
 
+@pytest.mark.parametrize("opens", [False, True])
+def test_a_late_answer_to_initialize_is_taken(opens: bool) -> None:
+    """The agent takes initialize once: whoever gave it up neither sends another nor ignores what comes."""
+
+    def overdue() -> tuple[ClientDriver, object]:
+        driver = client()
+        if opens:
+            driver.conn.open_session(CWD, step_deadline=5.0)
+        else:
+            driver.conn.initialize(deadline=5.0)
+        (message,) = driver.sent()
+        driver.wait(5.0)
+        assert one(driver.log, RequestSettled).outcome == "deadline"
+        assert driver.conn.state == "overdue"
+        assert [message["method"] for message in driver.sent()] == ["$/cancel_request"]
+        return driver, message["id"]
+
+    driver, id = overdue()
+    for attempt in (
+        lambda: driver.conn.initialize(),
+        lambda: driver.conn.open_session(CWD),
+        lambda: driver.conn.request("_x"),
+    ):
+        with pytest.raises(LocalProtocolError) as caught:
+            attempt()
+        assert caught.value.rule == "initialize.overdue"
+    assert (driver.sent(), driver.conn.sessions, driver.conn.open_requests) == ([], (), 0)
+    late = driver.feed(result(id, {"protocolVersion": 1, "agentCapabilities": {"loadSession": True}}))
+    assert names(late) == ["AnswerUnmatched", "Initialized"]
+    assert one(late, AnswerUnmatched).why == "late"
+    assert (driver.conn.state, driver.conn.peer_capabilities) == ("open", {"loadSession": True})
+    driver.open("s1")
+    # It comes once.
+    assert one(driver.feed(result(id, {"protocolVersion": 1})), AnswerUnmatched).why == "repeated"
+    # An error says that the agent has not taken it, and so does another version: it may be sent again.
+    for answer in (error(id, -32800), result(id, {"protocolVersion": 7}), result(id, None)):
+        driver, id = overdue()
+        assert names(driver.feed(answer)) == ["AnswerUnmatched"]
+        assert (driver.conn.state, driver.conn.version) == ("new", None)
+        driver.initialize()
+        assert driver.conn.state == "open"
+    # One that never left was never taken.
+    driver = client()
+    driver.conn.initialize(deadline=5.0)
+    driver.conn.data_to_send(driver.now, 0)
+    driver.wait(5.0)
+    assert (one(driver.log, RequestSettled).dispatch, driver.conn.state) == ("not_sent", "new")
+    # Nothing can be written: what the agent says is kept, and that is all.
+    driver, id = overdue()
+    driver.conn.send_failed("gone", driver.now)
+    driver.feed(result(id, {"protocolVersion": 1}))
+    assert (driver.conn.state, driver.conn.version) == ("broken", 1)
+
+
 def test_concurrent_opens_share_one_handshake() -> None:
     driver = client()
     handles = [driver.conn.open_session(f"/work/{number}") for number in range(3)]
