@@ -536,8 +536,11 @@ class OpeningClient(Connection):
                 return
         if refused and plan.fresh_if_refused and plan.resume is not None and not plan.fresh_tried:
             plan.fresh_tried = True
+            # What was asked and said in the refused session has nothing to do with the new one.
+            self._cancel_permissions(session, None, "close", at)
             self._drop_id(session)
             session.session_id = None
+            session.forget()
             session.move("retry")
             self._open(session, at)
             return

@@ -169,6 +169,10 @@ class Session:
         self.then = ""
         self.close_deadline = 10.0
         self.fenced: OwnRequest | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """Nothing was said about the session yet; or what was said is of another one, which the agent has refused."""
         self.modes: JsonObject | None = None
         self.current_mode_id: str | None = None
         self.config_options: list[JsonObject] | None = None

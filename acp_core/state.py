@@ -250,8 +250,8 @@ TABLES: Mapping[str, Table] = {
 LIVE = frozenset({IDLE, PROMPTING, CANCELLING, CONFIGURING, CLOSING})
 # States in which the work of a session was cancelled: its questions are answered so.
 ENDING = frozenset({CANCELLING, FENCED, CLOSING})
-# States in which a transcript update is replayed history.
-REPLAY = frozenset({LOADING, RESUMING, REPLAYING})
+# States in which a transcript update is replayed history. STARTING: the agent has asked for a login before it reopens.
+REPLAY = frozenset({STARTING, LOADING, RESUMING, REPLAYING})
 # States in which the opening plan is still under way.
 OPENING = frozenset({STARTING, CREATING, LOADING, RESUMING, REPLAYING, CONFIGURING})
 

@@ -52,6 +52,8 @@ CONNECTION = "acp_core/connection.py"
 ATTACH = "acp_core/attach.py"
 POLICY = "acp_core/permissions.py"
 STATE = "acp_core/state.py"
+# A line that keeps several rules.
+REPLAY = "REPLAY = frozenset({STARTING, LOADING, RESUMING, REPLAYING})\n"
 
 DISABLINGS = (
     # C1: idle again after a turn; a login comes before the session
@@ -186,6 +188,7 @@ DISABLINGS = (
         "        if keep is not None:\n            self._keep(session, keep, cls, params, at)\n        if transcript",
         "        if transcript",
     ),
+    Disabling("L3", STATE, REPLAY, "REPLAY = frozenset({LOADING, RESUMING, REPLAYING})\n"),
     # L4: the window stays open after the response, for a quiet time and no longer than its maximum
     Disabling("L4", OPENING, "        if session.plan.replay.deadline() > at:\n", "        if False:\n"),
     Disabling(
@@ -197,24 +200,24 @@ DISABLINGS = (
     Disabling(
         "L4", CLIENT, "        if transcript and session.state in REPLAY:\n", "        if session.state in REPLAY:\n"
     ),
-    Disabling(
-        "L4", STATE, "REPLAY = frozenset({LOADING, RESUMING, REPLAYING})\n", "REPLAY = frozenset({LOADING, RESUMING})\n"
-    ),
+    Disabling("L4", STATE, REPLAY, "REPLAY = frozenset({STARTING, LOADING, RESUMING})\n"),
     # L5: a resume's history is history too, and no window follows it
-    Disabling(
-        "L5",
-        STATE,
-        "REPLAY = frozenset({LOADING, RESUMING, REPLAYING})\n",
-        "REPLAY = frozenset({LOADING, REPLAYING})\n",
-    ),
+    Disabling("L5", STATE, REPLAY, "REPLAY = frozenset({STARTING, LOADING, REPLAYING})\n"),
     # L6: one fresh session, only when asked for and refused, and nothing after a failed write
     Disabling(
         "L6",
         OPENING,
-        "            plan.fresh_tried = True\n            self._drop_id(session)\n",
-        "            self._drop_id(session)\n",
+        "            plan.fresh_tried = True\n            # What was asked",
+        "            # What was asked",
     ),
     Disabling("L6", OPENING, "        if refused and plan.fresh_if_refused and", "        if refused and"),
+    Disabling(
+        "L6",
+        OPENING,
+        '            self._cancel_permissions(session, None, "close", at)\n            self._drop_id(session)\n',
+        "            self._drop_id(session)\n",
+    ),
+    Disabling("L6", OPENING, "            session.forget()\n", ""),
     Disabling(
         "L6",
         OPENING,

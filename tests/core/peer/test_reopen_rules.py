@@ -149,6 +149,19 @@ def test_L3_what_comes_while_a_load_is_outstanding_is_replay() -> None:
         assert one(driver.feed(chunk("s1", "now")), AgentMessageChunk).mark == ""
 
 
+def test_L3_what_comes_between_a_refusal_and_the_login_that_it_asked_for_is_replay() -> None:
+    for replay, shown in (("discard", 0), ("report", 1)):
+        keys: list[Message] = [{"id": "key", "name": "Key", "type": "env_var"}]
+        driver = client().initialize(LOAD_ONLY, auth_methods=keys)
+        _, id = driver.load("s1", replay=replay)
+        assert len(only(driver.feed(error(id, -32000, "log in"), HISTORY[0]), Update)) == shown
+        (login,) = driver.sent()
+        driver.feed(result(login["id"], {}))
+        (again,) = driver.sent()
+        driver.feed(HISTORY[0], result(again["id"], {}))
+        assert one(driver.wait(0.25), SessionReady).replayed == 2
+
+
 def test_L4_the_load_response_does_not_close_the_window() -> None:
     driver, id = loading()
     session = driver.conn.session("s1")
@@ -250,6 +263,34 @@ def test_L6_a_refused_reopening_may_be_followed_by_one_fresh_session() -> None:
     driver = client().initialize({})
     driver.conn.open_session(CWD, resume="s1", fresh_if_refused=True)
     assert [message["method"] for message in driver.sent()] == ["session/new"]
+
+
+def test_L6_what_was_asked_and_said_in_the_refused_session_is_none_of_the_new_ones() -> None:
+    driver = client(permissions=Policy({"Read": "allow"})).initialize(LOAD_ONLY)
+    session, id = driver.load("s1", fresh_if_refused=True)
+    driver.feed(
+        permission(7, "s1", title="Bash"),
+        request(8, "elicitation/create", {"sessionId": "s1", "mode": "form", "message": "?"}),
+        request(9, "fs/read_text_file", {"sessionId": "s1", "path": "/f"}),
+        update("s1", "tool_call", toolCallId="t", title="Read"),
+        *STATE,
+    )
+    asked, reading = one(driver.log, PermissionRequested), one(driver.log, ReadTextFileRequested)
+    answered = one(driver.feed(error(id, -32002)), PermissionAnswered)
+    assert (answered.request_id, answered.by, answered.option_id) == (asked.request_id, "close", None)
+    cancelled, closed, new = driver.sent()
+    assert (cancelled["id"], cancelled["result"]) == (7, {"outcome": {"outcome": "cancelled"}})
+    assert (closed["id"], closed["result"]) == (8, {"action": "cancel"})
+    # A file is still answered by its handler.
+    driver.conn.respond(reading.request_id, {"content": ""})
+    assert [message["id"] for message in driver.sent()] == [9]
+    driver.feed(result(new["id"], {"sessionId": "s2"}))
+    assert (session.session_id, session.state) == ("s2", "idle")
+    said = (session.current_mode_id, session.config_options, session.available_commands, session.title, session.usage)
+    assert said == (None, None, [], None, None)
+    # A call of the new session is no call that the policy has heard of in the old one.
+    driver.feed(permission(7, "s2", toolCallId="t"))
+    assert len(only(driver.log, PermissionRequested)) == 2
 
 
 def test_L7_requests_during_the_window_are_answered_as_at_any_time() -> None:
