@@ -697,13 +697,15 @@ class AgentConnection(Connection):
 
     def _gate_peer(self, row: Method, params: JsonObject) -> tuple[int, str] | None:
         if row.key == "initialize":
-            if self._state != NEW:
+            if self._version is not None:
                 return INVALID_REQUEST, "initialize goes out once, at the start"
+            if self._state != NEW:
+                return INTERNAL_ERROR, f"the connection is {self._state}: the answer cannot be written"
             version = params.get("protocolVersion")
             if version.__class__ is not int or not 0 <= version <= 65535:
                 return INVALID_PARAMS, f"protocolVersion must be an integer from 0 to 65535, not {clip(version)}"
             return None
-        if self._state == NEW:
+        if self._version is None:
             return INVALID_REQUEST, f"{row.wire} came before initialize"
         if row.key == "authenticate" and not self._auth_methods:
             return METHOD_NOT_FOUND, "no way to log in was advertised"

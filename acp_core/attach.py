@@ -72,8 +72,10 @@ class Tail:
             self.began_at = at
 
     def deadline(self) -> float:
-        """When the window closes, as far as is known now; in the past while nothing has come."""
-        return min(self.last_at + self.quiet, self.began_at + self.longest) if self.began_at is not None else 0.0
+        """When the window closes, as far as is known now; -inf while nothing has come."""
+        if self.began_at is None:
+            return float("-inf")
+        return min(self.last_at + self.quiet, self.began_at + self.longest)
 
     def take(self, rpc_id: object) -> list[Collected]:
         """Remove and return the collected requests with an id of the agent."""

@@ -98,6 +98,8 @@ class Connection:
         self._extensions = frozenset(extensions)
         self._state = NEW
         self._now = 0.0
+        # A clock was read here: until then nothing is known that a time could be smaller than.
+        self._clock_read = False
         # input
         self._inputs: deque[tuple[int, bytes, float]] = deque()
         self._unread = 0
@@ -129,6 +131,8 @@ class Connection:
         self._first_id = self._next_id = 1
         self._requests: dict[int, OwnRequest] = {}
         self._tombstones = Tombstones(self.limits.max_tombstones)
+        # Ids of requests that were withdrawn: the peer cannot know of them.
+        self._withdrawn: dict[int, None] = {}
         self._next_peer_request = 1
         self._peer_requests: dict[str, PeerRequest] = {}
         self._peer_ids: dict[int | str, PeerRequest] = {}
@@ -341,8 +345,10 @@ class Connection:
         if now.__class__ is not float:
             check_number("now", now)
         # Time never runs backwards here; what is no time (NaN, inf, an int past all floats) counts as the last one too.
-        if self._now < now < END_OF_TIME:
+        first = not self._clock_read and self._received_at is None
+        if (self._now < now or (first and -END_OF_TIME < now)) and now < END_OF_TIME:
             self._now = float(now)
+            self._clock_read = True
         return self._now
 
     def _advance(self) -> None:
@@ -463,7 +469,7 @@ class Connection:
         if self.role == CLIENT:
             return
         limits = self.limits
-        gained = (at - self._error_credit_at) * limits.error_answer_rate
+        gained = max(0.0, at - self._error_credit_at) * limits.error_answer_rate
         self._error_credit = min(self._error_credit + gained, float(limits.error_answer_burst))
         self._error_credit_at = at
         if self._error_credit < 1:
@@ -522,7 +528,7 @@ class Connection:
         line: str | bytes,
         at: float,
     ) -> None:
-        if request is not None:
+        if request is not None or rpc_id in self._withdrawn:
             why = "unsent"
         elif isinstance(rpc_id, int) and (late := self._tombstones.pop(rpc_id)) is not None:
             late.state = move(REQUEST, late.state, "answer")
@@ -557,6 +563,10 @@ class Connection:
         self._timers.cancel(request.timer)
         if request.state == FORGOTTEN:
             self._tombstones.add(request)
+        elif settlement.dispatch == NOT_SENT:
+            self._withdrawn[request.id] = None
+            if len(self._withdrawn) > self.limits.max_tombstones:
+                del self._withdrawn[next(iter(self._withdrawn))]
         output = request.output
         if output is not None and settlement.dispatch == NOT_SENT:
             self._output_bytes -= len(output.data)

@@ -26,7 +26,12 @@ LIMITS: tuple[tuple[str, int | float, str, str], ...] = (
     ("max_output_total_bytes", 96 * MIB, "bytes", "automatic answers and cancels still fit where intents are refused"),
     ("max_open_requests", 4096, "requests", "own requests that wait for an answer: 200 busy sessions and room"),
     ("max_incoming_requests", 1024, "requests", "the peer's requests that wait for our answer"),
-    ("max_tombstones", 4096, "ids", "requests given up whose answer may still come: tells late from unknown"),
+    (
+        "max_tombstones",
+        4096,
+        "ids",
+        "requests given up whose answer may still come, and as many withdrawn ones: tells late and unsent from unknown",
+    ),
     ("max_sessions", 65536, "sessions", "sessions on one connection, ended ones that are still known included"),
     ("max_held_bytes", 1 * MIB, "bytes", "updates that come before the session/new answer which names their session"),
     ("error_answer_burst", 16, "answers", "answers to lines that are no message, before the rate counts"),

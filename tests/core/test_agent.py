@@ -124,6 +124,13 @@ def test_nothing_is_served_before_initialize_and_it_comes_once() -> None:
     assert refused(driver.feed(request(2, "initialize", {"protocolVersion": 1}))) == -32600
     assert answered(driver) == [(2, -32600)]
     assert driver.conn.state == "open"
+    # A first one whose answer cannot be written is no second one, and what follows it comes before it all the same.
+    driver = agent()
+    driver.conn.send_failed("gone", driver.now)
+    event = one(driver.feed(request(1, "initialize", {"protocolVersion": 1})), RequestRefused)
+    assert (event.code, event.reason) == (-32603, "the connection is broken: the answer cannot be written")
+    assert driver.conn.version is None
+    assert refused(driver.feed(request(2, "session/new", {"cwd": "/"}))) == -32600
 
 
 def test_authenticate_needs_a_way_to_log_in() -> None:

@@ -573,6 +573,13 @@ def test_answers_to_nobody() -> None:
     assert why(result(given_up, {})) == "repeated"
     assert why(error(None, -32700)) == "no_id"
     assert driver.conn.open_requests == 0
+    # What was withdrawn never left: the agent cannot have answered it before, however often it does now.
+    withdrawn = driver.conn.request("_x")
+    driver.conn.cancel_request(withdrawn)
+    never = driver.conn.request("_x", deadline=1.0)
+    driver.conn.data_to_send(driver.now, 0)
+    driver.wait(1.0)
+    assert [why(result(id, {})) for id in (withdrawn, never, withdrawn)] == ["unsent"] * 3
 
 
 def test_an_agents_answers_follow_the_same_rules() -> None:

@@ -193,6 +193,15 @@ def max_tombstones() -> None:
     driver.wait(1.0)
     events = driver.feed(*[result(id, {}) for id in ids])
     assert [event.why for event in only(events, AnswerUnmatched)] == ["repeated", "late", "late", "late"]
+    # As many that were withdrawn, and neither kind takes the room of the other.
+    late = driver.conn.request("_x", deadline=1.0)
+    driver.sent()
+    driver.wait(1.0)
+    ids = [driver.conn.request("_x") for _ in range(4)]
+    for id in ids:
+        driver.conn.cancel_request(id)
+    events = driver.feed(*[result(id, {}) for id in (*ids, late)])
+    assert [event.why for event in only(events, AnswerUnmatched)] == ["repeated", "unsent", "unsent", "unsent", "late"]
 
 
 def max_sessions() -> None:

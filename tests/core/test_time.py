@@ -11,6 +11,7 @@ from acp_core import (
     AgentMessageChunk,
     AnswerUnmatched,
     ClientConnection,
+    Limits,
     LocalProtocolError,
     Policy,
     RequestSettled,
@@ -84,6 +85,61 @@ def test_what_is_no_time_counts_as_the_last_time(no_time: float) -> None:
     assert driver.conn.next_deadline() == 101.0
     # Time goes on afterwards.
     assert [settled.id for settled in only(driver.wait(5.0), RequestSettled)] == [id + 1, id]
+
+
+def negative_input(conn: ClientConnection) -> None:
+    conn.receive_data(as_line(chunk("s1", "x")), -50.0)
+
+
+def negative_output(conn: ClientConnection) -> None:
+    conn.data_to_send(-50.0)
+
+
+@pytest.mark.parametrize("first", [negative_input, negative_output])
+def test_a_clock_may_begin_below_zero(first: Callable[[ClientConnection], None]) -> None:
+    """Any monotonic clock: the first time that is given is the first, whatever its sign."""
+    conn = ClientConnection(nonce="n")
+    conn.initialize(deadline=5.0)
+    first(conn)
+    conn.data_to_send(-50.0)
+    assert conn.next_deadline() in (-45.0, NEVER)
+    list(conn.events())
+    assert conn.next_deadline() == -45.0
+    # From there on it stands still when it runs backwards, also below zero.
+    conn.handle_timeout(-60.0)
+    conn.handle_timeout(-45.5)
+    assert list(conn.events()) == []
+    conn.handle_timeout(-45.0)
+    (settled,) = conn.events()
+    assert (settled.at, conn.state) == (-45.0, "overdue")
+    # A first time that is none is not the first.
+    conn = ClientConnection(nonce="n")
+    for no_time in (math.nan, math.inf, -math.inf, -(10**400)):
+        conn.data_to_send(no_time)
+    conn.receive_data(as_line(chunk("s1", "x")), -7)
+    (event,) = conn.events()
+    assert event.at == -7.0
+    # And one that was given is: nothing comes before it.
+    conn = ClientConnection(nonce="n")
+    conn.receive_data(as_line(chunk("s1", "x")), 3.0)
+    conn.receive_data(as_line(chunk("s1", "x")), -7.0)
+    assert [event.at for event in conn.events()] == [3.0, 3.0]
+
+
+def test_what_lasts_is_measured_below_zero_too() -> None:
+    """The window of a replayed tail, and the rate of error answers."""
+    conn = ClientConnection(nonce="n")
+    conn.attach("s1", None, deadline=None, tail_quiet=0.5)
+    conn.data_to_send(-50.0)
+    conn.handle_timeout(-49.0)
+    assert names(conn.events()) == ["TailOver"]
+    serving = agent(limits=Limits(error_answer_burst=2, error_answer_rate=1.0))
+    serving.now = -50.0
+    serving.feed("noise", "noise", "noise")
+    assert len(serving.sent()) == 2
+    serving.now += 1.0
+    serving.feed("noise")
+    assert len(serving.sent()) == 1
 
 
 def test_a_whole_number_of_seconds_is_a_time() -> None:
