@@ -132,8 +132,8 @@ class TailComparison:
     """What a replayed tail adds to the lines that an owner has stored.
 
     ``new`` are the lines of the tail that were not stored, ``overlap`` how many were. ``ambiguous`` says that equal
-    lines allow more than one answer: the longest overlap was taken. ``gap`` says that lines may be missing between what
-    was stored and the tail, since no whole line stands in both.
+    lines allow more than one answer: the longest overlap was taken. ``gap`` says that no whole line stands in both:
+    lines may be missing between what was stored and the tail, or the tail may begin with what is no news.
     """
 
     __slots__ = ("ambiguous", "gap", "new", "overlap")
@@ -171,7 +171,7 @@ def compare_tail(stored: Sequence[bytes], tail: Sequence[bytes], dropped: bytes 
         length = table[length - 1]
     if not overlaps:
         # The cut line alone proves nothing: other lines may end as the last stored one does.
-        return TailComparison(list(tail), 0, False, bool(stored) or bool(dropped))
+        return TailComparison(list(tail), 0, False, bool(stored or tail or dropped))
     overlap = overlaps[0]
     # What overlaps stands once on each side; if it stands anywhere else, it may as well be that other place.
     both = [*stored, None, *tail]

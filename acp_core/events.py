@@ -409,12 +409,41 @@ class TailDropped(Event):
         self.at = at
 
 
+class TailRequest(Event):
+    """A request of the agent in a replayed tail that is history: it is not raised, and nothing answers it.
+
+    When: before TailOver. ``why`` is ``"answered"`` (by an earlier owner, says the snapshot), ``"reused"`` (the agent
+    used its id for a later request) or ``"turn_over"`` (the turn it was asked in has ended, and without a snapshot
+    nothing is known of it). Do: nothing; ``line`` is for an owner that compares all lines with what it stored.
+    """
+
+    __slots__ = ("line", "method", "params", "rpc_id", "session_id", "why")
+
+    def __init__(
+        self,
+        rpc_id: int | str,
+        method: str,
+        params: JsonObject,
+        session_id: str | None,
+        why: str,
+        line: str | bytes,
+        at: float,
+    ) -> None:
+        self.rpc_id = rpc_id
+        self.method = method
+        self.params = params
+        self.session_id = session_id
+        self.why = why
+        self.line = line
+        self.at = at
+
+
 class TailOver(Event):
     """The replayed tail of a reattached connection has ended; from here on everything is live.
 
     When: nothing came for a while, or ``end_tail`` was called. Requests that stood in the tail and were not answered
     before follow, marked ``replayed``. Do: compare the tail with what was stored (``compare_tail``). ``requests`` and
-    ``answers`` count what was history: requests answered by an earlier owner, and answers to it.
+    ``answers`` count what was history: each TailRequest, and answers to earlier owners.
     """
 
     __slots__ = ("answers", "requests")

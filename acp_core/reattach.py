@@ -251,21 +251,39 @@ class ReattachingClient(OpeningClient):
         if older is not None and older.fingerprint == print_:
             older.params = params
             self._emit(events.RequestRepeated(older.request_id, rpc_id, row.wire, line, at))
-        elif print_ in self._answered:
-            window.requests += 1
+            return
+        collected = Collected(rpc_id, row, params, line, print_)
+        if print_ in self._answered:
+            self._tell_history(window, collected, "answered", at)
         else:
             # An id that comes again means that the earlier request with it is settled.
-            window.requests += len(window.take(rpc_id))
-            window.collected.append(Collected(rpc_id, row, params, line, print_))
+            for earlier in window.take(rpc_id):
+                self._tell_history(window, earlier, "reused", at)
+            window.collected.append(collected)
             if len(window.collected) >= self.limits.max_incoming_requests:
                 self._tail_over(at)
+
+    def _tell_history(self, window: Tail, collected: Collected, why: str, at: float) -> None:
+        window.requests += 1
+        params = collected.params
+        self._emit(
+            events.TailRequest(
+                collected.rpc_id,
+                collected.method.wire,
+                params,
+                get_str(params, "sessionId"),
+                why,
+                collected.line,
+                at,
+            )
+        )
 
     def _leave_questions(self, window: Tail, session: Session, at: float) -> None:
         """A turn has ended in the tail: what was asked in it is history, or nobody ever saw it."""
         for collected in window.leave(session.session_id):
             row = collected.method
             if not self._restored:
-                window.requests += 1
+                self._tell_history(window, collected, "turn_over", at)
             elif row.key in QUESTIONS:
                 # The earlier owner has not seen it, and there is nothing left to allow (peer.md P8).
                 reason = "cancelled: its turn has ended"

@@ -214,7 +214,7 @@ class SessionModel(RuleBasedStateMachine):
             found = compare_tail(known, [raw for _, _, raw in mine])
             assert not found.ambiguous
             # A gap is said to be possible only where no whole update stands in both.
-            assert found.gap == (bool(known) and not found.overlap)
+            assert found.gap == (not found.overlap)
             self.stored += mine[found.overlap :]
 
     @precondition(lambda self: self.alive and self.opening is None and self.tail is None and len(self.handles) < 3)

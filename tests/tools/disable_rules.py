@@ -276,15 +276,28 @@ DISABLINGS = (
     Disabling(
         "A4",
         ATTACH,
-        "        return TailComparison(list(tail), 0, False, bool(stored) or bool(dropped))\n",
+        "        return TailComparison(list(tail), 0, False, bool(stored or tail or dropped))\n",
         "        return TailComparison(list(tail), 0, False, False)\n",
     ),
     Disabling("A4", ATTACH, "        if before < 0 or stored[before].endswith(dropped):\n", "        if True:\n"),
     Disabling("A4", CLIENT, '            mark = "tail"\n', '            mark = ""\n'),
     Disabling("A4", REATTACH, "                self._emit(events.TailHistory(session, at))\n", ""),
+    Disabling(
+        "A4", REATTACH, '            self._tell_history(window, collected, "answered", at)\n', "            pass\n"
+    ),
+    Disabling(
+        "A4", REATTACH, '                self._tell_history(window, earlier, "reused", at)\n', "                pass\n"
+    ),
+    Disabling(
+        "A4",
+        REATTACH,
+        '                self._tell_history(window, collected, "turn_over", at)\n',
+        "                pass\n",
+    ),
+    Disabling("A4", ATTACH, "bool(stored or tail or dropped)", "bool(stored or dropped)"),
     Disabling("A4", REATTACH, "                session.history_left = session.plan.replay.after\n", ""),
     # A5: answered ones are history, open ones are not raised again, nothing is allowed by itself
-    Disabling("A5", REATTACH, "        elif print_ in self._answered:\n", "        elif False:\n"),
+    Disabling("A5", REATTACH, "        if print_ in self._answered:\n", "        if False:\n"),
     Disabling("A5", REATTACH, "        if older is not None and older.fingerprint == print_:\n", "        if False:\n"),
     Disabling("A5", CLIENT, "        unsure = (self._replaying and not self._restored) or ", "        unsure = "),
     Disabling("A5", CLIENT, " or (session.attached and title is None and kind is None)\n", "\n"),

@@ -23,6 +23,7 @@ from acp_core import (
     TailDropped,
     TailHistory,
     TailOver,
+    TailRequest,
     TurnEnded,
     TurnFailed,
     Update,
@@ -39,12 +40,14 @@ from tests.core.helpers import (
     decode_output,
     idle_client,
     names,
+    notification,
     one,
     only,
     permission,
     prompting_client,
     request,
     result,
+    update,
 )
 
 STEP = 1 << 20
@@ -190,8 +193,10 @@ def test_A4_the_tail_is_reported_with_its_lines_and_compared_by_content() -> Non
     for tail, dropped in ((seven[5:], b""), (seven[5:], b"}"), ([], b""), ([], b'"n":9}')):
         found = compare_tail(seven[:5], tail, dropped)
         assert (found.new, found.overlap, found.gap) == (tail, 0, True)
-    assert not compare_tail([], seven).gap
+    # So too where nothing was stored: only the owner can know that a tail goes back to the first line there was.
+    assert compare_tail([], seven).gap
     assert compare_tail([], seven, b"}").gap
+    assert not compare_tail([], []).gap
     # Equal lines allow more than one answer: the longest overlap is taken, and it says so.
     same, other = line(0), line(1)
     for known, tail, overlap in (
@@ -235,6 +240,67 @@ def test_A4_a_history_that_was_replayed_before_is_told_from_what_was_live() -> N
         assert only(again.feed(*live), TailHistory) == []
 
 
+def test_A4_a_tail_that_begins_inside_a_history_is_never_taken_for_news_in_silence() -> None:
+    """The agent has answered the load before it replays, and that answer is older than the tail: nothing in the tail
+    tells the history from what was live, so the comparison says that it does not know."""
+    for live in (
+        ["new one", "new two", "new three"],
+        ["old two", "old three", "new"],
+        ["old two", "old two", "old two"],
+    ):
+        history = [chunk("s1", text) for text in ("old one", "old two", "old three")]
+        old = client().initialize({"loadSession": True})
+        session, id = old.load("s1")
+        old.feed(result(id, {}), *history)
+        old.wait(0.25)
+        prompt = old.prompt(session)
+        snapshot = stored(old.conn.snapshot())
+        said = [chunk("s1", text) for text in live]
+        for seen in range(len(said) + 1):
+            known = [as_line(message)[:-1] for message in said[:seen]]
+            for begin in range(len(history)):
+                driver = attached(prompt, snapshot)
+                tail = only(driver.feed(*history[begin:], *said), Update)
+                assert only(driver.log, TailHistory) == []
+                found = compare_tail(known, [update.raw for update in tail])
+                assert found.gap or found.ambiguous
+
+
+def test_A4_every_whole_line_of_the_tail_is_reported_with_its_line() -> None:
+    """Updates, answers, requests whatever becomes of them, and noise: an owner can compare all that it stored."""
+    old, prompt, lines = asking()
+    for snapshot in (stored(old.conn.snapshot()), None):
+        said: list[Message | str] = [
+            result(2, {"sessionId": "s1"}),
+            chunk("s1", "x"),
+            *lines,
+            "noise",
+            permission(7, "s1", title="first with its id"),
+            permission(7, "s1", title="second with its id"),
+            permission(8, "s1", title="of the turn that ends"),
+            request(9, "fs/read_text_file", {"sessionId": "s1", "path": "/g"}),
+            request(10, "unknown/method", {}),
+            notification("_note", {}),
+            update("other", "plan", entries=[]),
+            result(prompt, {"stopReason": "end_turn"}),
+        ]
+        driver = attached(prompt, snapshot)
+        events = [*driver.feed(*said), *driver.wait(QUIET)]
+        seen = [event.line for event in events if hasattr(event, "line")]
+        texts = [as_line(line)[:-1].decode() for line in said]
+        # Each at least once; one that is answered and told as abandoned or cancelled may be there again.
+        assert {line for line in seen if isinstance(line, str)} == set(texts)
+        history = only(events, TailRequest)
+        assert one(events, TailOver).requests == len(history)
+        assert [(event.rpc_id, event.why, event.session_id) for event in history] == (
+            [(0, "answered", "s1"), (7, "reused", "s1")]
+            if snapshot is not None
+            else [(7, "reused", "s1"), *((id, "turn_over", "s1") for id in (0, 1, 2, 7, 8, 9))]
+        )
+        assert history[0].method == "session/request_permission"
+        assert history[0].params == (lines[0] if snapshot is not None else said[6])["params"]  # type: ignore[index]
+
+
 def asking() -> tuple[ClientDriver, int, list[Message]]:
     """An owner with one permission answered, one held, and one file request open: driver, prompt, the lines."""
     driver, _, prompt = prompting_client()
@@ -260,7 +326,7 @@ def test_A5_requests_in_the_tail_are_history_still_open_or_raised_once_it_is_ove
     events = driver.feed(*lines, chunk("s1", "x"), unseen)
     # The answered one is history, the open ones are not raised again, the new one waits for the tail's end.
     assert [event.request_id for event in only(events, RequestRepeated)] == [held.request_id, reading.request_id]
-    assert names(events) == ["RequestRepeated", "RequestRepeated", "AgentMessageChunk"]
+    assert names(events) == ["TailRequest", "RequestRepeated", "RequestRepeated", "AgentMessageChunk"]
     assert driver.sent() == []
     events = driver.wait(QUIET)
     assert one(events, TailOver).requests == 1
@@ -283,10 +349,13 @@ def test_A5_requests_in_the_tail_are_history_still_open_or_raised_once_it_is_ove
     assert (answered.request_id, answered.by, answered.option_id) == (held.request_id, "deadline", "no")
     # A turn that ended in the tail takes its questions with it, and an id that came again the older one.
     driver = attached(prompt, None)
-    driver.feed(unseen, permission(9, "s1", title="later"))
+    events = driver.feed(unseen, permission(9, "s1", title="later"))
+    assert one(events, TailRequest).why == "reused"
     assert [event.title for event in only(driver.wait(QUIET), PermissionRequested)] == ["later"]
     driver = attached(prompt, None)
-    driver.feed(unseen, result(prompt, {"stopReason": "end_turn"}))
+    assert names(driver.feed(unseen)) == []
+    events = driver.feed(result(prompt, {"stopReason": "end_turn"}))
+    assert (one(events, TailRequest).why, one(events, TailRequest).rpc_id) == ("turn_over", 9)
     assert only(driver.wait(QUIET), PermissionRequested) == []
     # With a snapshot it is known that nobody has seen them: they are answered, and the handlers' ones are raised.
     driver = attached(prompt, snapshot)
