@@ -376,6 +376,26 @@ def test_A5_requests_in_the_tail_are_history_still_open_or_raised_once_it_is_ove
     assert len(only(driver.feed(permission(limit, "s1")), PermissionRequested)) == limit
 
 
+def test_A5_an_answer_whose_bytes_may_not_have_left_is_not_given_again() -> None:
+    """A snapshot is stored before the write. Should the bytes not have arrived, the turn's deadline is the bound."""
+    old, _, prompt = prompting_client()
+    question = permission(0, "s1", title="Bash")
+    asked = one(old.feed(question), PermissionRequested)
+    before = stored(old.conn.snapshot())
+    old.conn.answer_permission(asked.request_id, "yes")
+    assert b'"yes"' in old.conn.data_to_send(old.now)
+    driver = attached(prompt, stored(old.conn.snapshot()), deadline=60.0)
+    assert one(driver.feed(question), TailRequest).why == "answered"
+    driver.wait(QUIET)
+    assert driver.sent() == []
+    assert one(driver.wait(60.0), TurnFailed).outcome == "deadline"
+    # An owner that knows it, since its relay counts what it has given, restores the snapshot before: that one asks.
+    driver = attached(prompt, before)
+    assert one(driver.feed(question), RequestRepeated).request_id == asked.request_id
+    driver.conn.answer_permission(asked.request_id, "yes")
+    assert [message["id"] for message in driver.sent()] == [0]
+
+
 def test_A5_nothing_is_allowed_by_itself_when_it_may_have_been_answered_before() -> None:
     allowing = Policy({"default": "allow"})
     unseen = permission(0, "s1", title="unseen")
