@@ -24,6 +24,7 @@ from acp_core import (
     TurnEnded,
     TurnFailed,
 )
+from acp_core.client import CYCLE_ORIGINS
 from acp_core.errors import METHOD_NOT_FOUND
 from acp_core.inbox import MIB, TurnToken
 
@@ -31,7 +32,7 @@ from .connection import Link, Waiter, advertised
 from .process import AgentProcess
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
     from os import PathLike
     from types import TracebackType
     from typing import Self, TypeAlias, Unpack
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     Ask: TypeAlias = "Callable[[PermissionRequested], Awaitable[Choice] | Choice]"
     Result: TypeAlias = "Mapping[str, object] | None"
     Handler: TypeAlias = "Callable[[RequestReceived], Awaitable[Result] | Result]"
+    Store: TypeAlias = "Callable[[dict[str, object], int], Awaitable[None] | None]"
 
 R = TypeVar("R")
 # The owner's code runs in the loop: after so many events in one go the others get their turn.
@@ -84,6 +86,12 @@ class ConnectOptions(TypedDict, total=False):
     close_grace: float
     pause_at: int
     full_at: int
+    cycle_origins: Iterable[str]
+    restore: Mapping[str, object] | None
+    attach_deadline: float
+    tail_quiet: float
+    tail_max: float
+    on_snapshot: Store | None
 
 
 @asynccontextmanager
@@ -145,6 +153,12 @@ async def connect(
         close_grace: seconds that each step of closing may take.
         pause_at, full_at: bytes of unread updates at which reading pauses while nobody waits for an answer, and at
             which those who wait get ConsumerTooSlow.
+        cycle_origins: as ``ClientConnection``.
+        restore: what an earlier owner's ``snapshot`` gave: each of its sessions is attached before anything is read;
+            see ``restored``. The transport replays the last bytes that the agent wrote.
+        attach_deadline, tail_quiet, tail_max: seconds, as ``ClientConnection.attach``.
+        on_snapshot: called before each write with the snapshot to store, and how many bytes are written then. Plain or
+            async; the write waits for it, and when it raises, the connection ends.
 
     Raises:
         TypeError, LocalProtocolError: an argument is wrong.
@@ -159,6 +173,13 @@ async def connect(
 def _check_permissions(permissions: Policy | Ask) -> None:
     if not isinstance(permissions, Policy) and not callable(permissions):
         raise TypeError(f"permissions must be a Policy or a function, not {type(permissions).__name__}")
+
+
+def _turn_token(link: Link) -> tuple[TurnToken, Waiter]:
+    waiter = Waiter()
+    token = TurnToken(link.inbox.channel(), waiter)
+    token.channel.wake = waiter.notify
+    return token, waiter
 
 
 class Agent:
@@ -180,6 +201,12 @@ class Agent:
         close_grace: float = 2.0,
         pause_at: int = 1 * MIB,
         full_at: int = 64 * MIB,
+        cycle_origins: Iterable[str] = CYCLE_ORIGINS,
+        restore: Mapping[str, object] | None = None,
+        attach_deadline: float = 600.0,
+        tail_quiet: float = 0.5,
+        tail_max: float = 10.0,
+        on_snapshot: Store | None = None,
     ) -> None:
         self._handlers = dict(handlers or {})
         self._policy = permissions if isinstance(permissions, Policy) else Policy()
@@ -196,6 +223,8 @@ class Agent:
             capabilities=capabilities,
             info=info,
             permissions=self._policy,
+            cycle_origins=cycle_origins,
+            restore=dict(restore) if restore is not None else None,
         )
         self.link = Link(
             self.connection,
@@ -206,7 +235,27 @@ class Agent:
             process=process,
             pause_at=pause_at,
             full_at=full_at,
+            keep=self._keeper(on_snapshot) if on_snapshot is not None else None,
         )
+        self._restored: list[tuple[Session, Turn | None]] = []
+        for session_id, prompt_id in self.connection.unattached.items():
+            token, waiter = _turn_token(self.link)
+            handle = self.connection.attach(
+                session_id,
+                prompt_id,
+                deadline=attach_deadline,
+                tail_quiet=tail_quiet,
+                tail_max=tail_max,
+                token=token,
+            )
+            session = Session(self, handle)
+            turn = None if prompt_id is None else Turn(session, prompt_id, token.channel, waiter)
+            self._restored.append((session, turn))
+
+    @property
+    def restored(self) -> list[tuple[Session, Turn | None]]:
+        """The sessions that ``restore`` has attached, each with the turn that was in flight."""
+        return [*self._restored]
 
     @property
     def peer_capabilities(self) -> Mapping[str, object]:
@@ -254,6 +303,32 @@ class Agent:
             RequestError, RequestTimeout, ConnectionClosed, RemoteProtocolError, LocalProtocolError: as ``request``.
         """
         await self.link.ask(lambda token: self.connection.authenticate(method_id, deadline=deadline, token=token))
+
+    def _keeper(self, on_snapshot: Store) -> Callable[[int], Awaitable[None] | None]:
+        connection = self.connection
+
+        def keep(size: int) -> Awaitable[None] | None:
+            # Before the handshake there is nothing to store.
+            return None if connection.version is None else on_snapshot(connection.snapshot(), size)
+
+        return keep
+
+    def snapshot(self) -> dict[str, object]:
+        """What a restarted owner goes on with. See ``ClientConnection.snapshot``; ``on_snapshot`` gets each in time.
+
+        Raises:
+            LocalProtocolError: the handshake is not done, or it would be too large.
+        """
+        return self.connection.snapshot()
+
+    def answer_permission(self, request_id: str, option: Choice) -> None:
+        """Answer a permission that was open in ``restore``, by its id there. The first answer counts.
+
+        Raises:
+            TypeError, LocalProtocolError: as ``ClientConnection.answer_permission``.
+            ConnectionClosed: the connection is over.
+        """
+        self.link.call(lambda: self.connection.answer_permission(request_id, option))
 
     async def open_session(self, cwd: str | PathLike[str], **options: Unpack[OpenOptions]) -> Session:
         """Open a session and wait until it is ready. The options are those of ``ClientConnection.open_session``.
@@ -424,8 +499,7 @@ class Session:
             TypeError, LocalProtocolError: as ``ClientConnection.prompt``.
         """
         link = self.agent.link
-        token = TurnToken(link.inbox.channel(), waiter := Waiter())
-        token.channel.wake = waiter.notify
+        token, waiter = _turn_token(link)
         prompt_id = link.call(
             lambda: self.agent.connection.prompt(
                 self.handle, content, identity=identity, deadline=deadline, meta=meta, token=token

@@ -6,6 +6,7 @@ woken, the deadline is published. No caller writes, so no caller's cancellation 
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 import traceback
@@ -94,6 +95,7 @@ class Link:
         on_event: told every event that nothing else consumes.
         close_grace: seconds that each step of closing may take.
         process: the agent's process, when this side has started it.
+        keep: told how many bytes the next write has; what it gives is awaited before that.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class Link:
         process: AgentProcess | None = None,
         pause_at: int = 1 * MIB,
         full_at: int = 64 * MIB,
+        keep: Callable[[int], Awaitable[None] | None] | None = None,
     ) -> None:
         self.connection = connection
         self.inbox = Inbox(pause_at=pause_at, full_at=full_at)
@@ -119,6 +122,7 @@ class Link:
         self._act = act
         self._on_event = on_event
         self._grace = close_grace
+        self._keep = keep
         self._tasks: TaskGroup | None = None
         self._reading = anyio.CancelScope(shield=True)
         self._writing = anyio.CancelScope(shield=True)
@@ -456,7 +460,10 @@ class Link:
     async def _write_all(self) -> None:
         connection = self.connection
         while not connection.closed:
-            data = connection.data_to_send(anyio.current_time(), WRITE_SIZE)
+            # All of it where a snapshot is kept: what that calls answered leaves with the write it is stored for.
+            data = connection.data_to_send(anyio.current_time(), WRITE_SIZE if self._keep is None else None)
+            if data and self._keep is not None and not await self._kept(self._keep, len(data)):
+                continue
             # PromptSent is out before the bytes are.
             self.pump()
             if data:
@@ -471,6 +478,22 @@ class Link:
             elif not connection.output_bytes and connection.next_deadline() != NEVER:
                 # A connection that is over has -inf for its deadline and ends this loop.
                 await self._writer.pause()
+
+    async def _kept(self, keep: Callable[[int], Awaitable[None] | None], size: int) -> bool:
+        self._sending = True
+        try:
+            stored = keep(size)
+            # Storing takes time: who waits for what was handed over is told first.
+            self.pump()
+            if inspect.isawaitable(stored):
+                await stored
+        except Exception as why:
+            self.connection.abort(f"the snapshot was not stored: {why!r}")
+            self.pump()
+            return False
+        finally:
+            self._sending = False
+        return True
 
     async def _send(self, data: bytes) -> None:
         transport = self._transport

@@ -53,6 +53,18 @@ class ReattachingClient(OpeningClient):
         if restore is not None:
             self._restore(Snapshot(restore))
 
+    # ── Getters ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def unattached(self) -> dict[str, int | None]:
+        """The sessions of the snapshot that were not attached yet: id to the prompt in flight, None without one."""
+        found: dict[str, int | None] = {}
+        for session_id, stored in self._restored.items():
+            if session_id not in self._sessions:
+                prompt_id = stored.get("promptId")
+                found[session_id] = prompt_id if isinstance(prompt_id, int) else None
+        return found
+
     # ── Intents ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def attach(

@@ -9,6 +9,7 @@ import socket
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack, overload
 
@@ -31,6 +32,7 @@ from acp_core import (
     TurnEnded,
     TurnFailed,
 )
+from acp_core.client import CYCLE_ORIGINS
 from acp_core.errors import METHOD_NOT_FOUND, ACPError, check_type
 from acp_core.inbox import MIB, Inbox, TurnToken
 from acp_core.methods import AGENT, NOTIFICATION_KIND
@@ -81,6 +83,12 @@ class ConnectOptions(TypedDict, total=False):
     close_grace: float
     pause_at: int
     full_at: int
+    cycle_origins: Iterable[str]
+    restore: Mapping[str, object] | None
+    attach_deadline: float
+    tail_quiet: float
+    tail_max: float
+    on_snapshot: Callable[[dict[str, object], int], None] | None
 
 
 class Desk:
@@ -279,9 +287,7 @@ class Session:
             TypeError, LocalProtocolError: an argument is wrong, or the session is not idle.
             ConnectionClosed: the connection is over.
         """
-        waiter = Waiter()
-        token = TurnToken(self._driver.inbox.channel(), waiter)
-        token.channel.wake = waiter.bell.ring
+        token = _turn_token(self._driver.inbox)
         prompt_id = self._driver.intent(
             self._connection.prompt,
             self.handle,
@@ -362,6 +368,12 @@ class Agent:
         close_grace: float = 2.0,
         pause_at: int = MIB,
         full_at: int = 64 * MIB,
+        cycle_origins: Iterable[str] = CYCLE_ORIGINS,
+        restore: Mapping[str, object] | None = None,
+        attach_deadline: float = 600.0,
+        tail_quiet: float = 0.5,
+        tail_max: float = 10.0,
+        on_snapshot: Callable[[dict[str, object], int], None] | None = None,
         process: Process | None = None,
     ) -> None:
         handlers = handlers if handlers is not None else {}
@@ -377,10 +389,24 @@ class Agent:
             capabilities=dict(capabilities) if capabilities is not None else derived(handlers, methods),
             info=own_dict(info),
             permissions=policy,
+            cycle_origins=cycle_origins,
+            restore=own_dict(restore),
         )
         self._grace = close_grace
         self._process = process
         inbox = Inbox(pause_at=pause_at, full_at=full_at)
+        attached: list[tuple[acp_core.Session, int | None, TurnToken]] = []
+        for session_id, prompt_id in self.connection.unattached.items():
+            token = _turn_token(inbox)
+            handle = self.connection.attach(
+                session_id,
+                prompt_id,
+                deadline=attach_deadline,
+                tail_quiet=tail_quiet,
+                tail_max=tail_max,
+                token=token,
+            )
+            attached.append((handle, prompt_id, token))
         # After all checks, since what a transport opens here has to be closed again.
         self._driver = Driver(
             self.connection,
@@ -388,7 +414,12 @@ class Agent:
             inbox,
             on_event=on_event,
             explain=process.explain if process is not None else None,
+            keep=self._keeper(on_snapshot) if on_snapshot is not None else None,
         )
+        self._restored: list[tuple[Session, Turn | None]] = []
+        for handle, prompt_id, token in attached:
+            turn = None if prompt_id is None else Turn(self._driver, self.connection, handle, prompt_id, token)
+            self._restored.append((Session(self._driver, self.connection, handle), turn))
         ask = None if isinstance(permissions, Policy) else permissions
         self._driver.act = Desk(self._driver, self.connection, handlers, ask).act
         self._closing = threading.Lock()
@@ -413,6 +444,11 @@ class Agent:
     def auth_methods(self) -> list[dict[str, object]]:
         """The ways to log in that the agent advertised."""
         return self.connection.auth_methods
+
+    @property
+    def restored(self) -> list[tuple[Session, Turn | None]]:
+        """The sessions that ``restore`` has attached, each with the turn that was in flight."""
+        return [*self._restored]
 
     @property
     def closed(self) -> bool:
@@ -453,6 +489,34 @@ class Agent:
     def authenticate(self, method_id: str, *, deadline: float | None = 300.0) -> None:
         """Log in by one of ``auth_methods`` and wait for the answer. Raises as ``initialize``."""
         settled(self._driver, lambda token: self.connection.authenticate(method_id, deadline=deadline, token=token))
+
+    def _keeper(
+        self, on_snapshot: Callable[[dict[str, object], int], None]
+    ) -> Callable[[int], Callable[[], None] | None]:
+        connection = self.connection
+
+        def keep(size: int) -> Callable[[], None] | None:
+            # Before the handshake there is nothing to store.
+            return None if connection.version is None else partial(on_snapshot, connection.snapshot(), size)
+
+        return keep
+
+    def snapshot(self) -> dict[str, object]:
+        """What a restarted owner goes on with. See ``ClientConnection.snapshot``; ``on_snapshot`` gets each in time.
+
+        Raises:
+            LocalProtocolError: the handshake is not done, or it would be too large.
+        """
+        return self._driver.call(self.connection.snapshot)
+
+    def answer_permission(self, request_id: str, option: PermissionOption | str | None) -> None:
+        """Answer a permission that was open in ``restore``, by its id there. The first answer counts.
+
+        Raises:
+            TypeError, LocalProtocolError: as ``ClientConnection.answer_permission``.
+            ConnectionClosed: the connection is over.
+        """
+        self._driver.intent(self.connection.answer_permission, request_id, option)
 
     def open_session(self, cwd: str | os.PathLike[str], **options: Unpack[OpenOptions]) -> Session:
         """Open a session and wait until it takes prompts. See ``ClientConnection.open_session`` for the arguments.
@@ -586,11 +650,24 @@ def connect(
         close_grace: seconds that each step of ``close`` may take.
         pause_at, full_at: bytes of unread events at which reading pauses, without and with somebody who waits for an
             answer.
+        cycle_origins: as ``ClientConnection``.
+        restore: what an earlier owner's ``snapshot`` gave: each of its sessions is attached before anything is read;
+            see ``restored``. The transport replays the last bytes that the agent wrote.
+        attach_deadline, tail_quiet, tail_max: seconds, as ``ClientConnection.attach``.
+        on_snapshot: called before each write with the snapshot to store, and how many bytes are written then. It runs
+            in the writer's thread; the write waits for it, and when it raises, the connection ends.
 
     Raises:
         TypeError, LocalProtocolError: an argument is wrong.
     """
     return Agent(transport, permissions=permissions, **options)
+
+
+def _turn_token(inbox: Inbox) -> TurnToken:
+    waiter = Waiter()
+    token = TurnToken(inbox.channel(), waiter)
+    token.channel.wake = waiter.bell.ring
+    return token
 
 
 def own_dict(value: Mapping[str, object] | None) -> dict[str, object] | None:

@@ -87,7 +87,8 @@ class Driver:
 
     ``act`` gets every event that settles nobody and is in nobody's queue, with the lock held; it says whether it took
     the event, and must neither block nor run code of the owner. ``explain`` turns the error of a connection that went
-    away into one that knows why; it may wait for a bounded time.
+    away into one that knows why; it may wait for a bounded time. ``keep`` is told with the lock held how many bytes the
+    next write has, and gives what is to be done before it.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class Driver:
         *,
         on_event: Callable[[Event], None] | None,
         explain: Callable[[ConnectionClosed], ConnectionClosed] | None = None,
+        keep: Callable[[int], Callable[[], None] | None] | None = None,
     ) -> None:
         self.connection = connection
         self.transport = transport
@@ -108,6 +110,7 @@ class Driver:
         self._explain = explain
         self._gone = "the connection is over"
         self._on_event = on_event
+        self._keep = keep
         self._reports: deque[Event] = deque()
         self._report_bytes = 0
         self._reported = Bell()
@@ -344,7 +347,15 @@ class Driver:
     def _write(self) -> None:
         connection = self.connection
         while True:
-            data = self.call(self._output)
+            try:
+                data, store = self.call(self._output)
+                if store is not None:
+                    store()
+            except Exception as why:
+                if self._keep is None:
+                    raise
+                self.call(connection.abort, f"the snapshot was not stored: {why!r}")
+                continue
             if data:
                 try:
                     self.transport.send(data)
@@ -355,10 +366,11 @@ class Driver:
             else:
                 self._writable.wait()
 
-    def _output(self) -> bytes:
-        data = self.connection.data_to_send(monotonic(), WRITE_SIZE)
+    def _output(self) -> tuple[bytes, Callable[[], None] | None]:
+        # All of it where a snapshot is kept: what that calls answered leaves with the write it is stored for.
+        data = self.connection.data_to_send(monotonic(), WRITE_SIZE if self._keep is None else None)
         self._sending = bool(data)
-        return data
+        return data, self._keep(len(data)) if data and self._keep is not None else None
 
     def _send_failed(self, reason: str) -> None:
         self._sending = False

@@ -89,6 +89,10 @@ class AgentLike(Protocol):
     def open_session(self, cwd: str, **options: Any) -> SessionLike: ...
     def request(self, method: Any, params: Mapping[str, object] | None = None, **options: Any) -> object: ...
     def notify(self, method: Any, params: Mapping[str, object] | None = None, **options: Any) -> None: ...
+    @property
+    def restored(self) -> list[tuple[SessionLike, TurnLike | None]]: ...
+    def snapshot(self) -> dict[str, object]: ...
+    def answer_permission(self, request_id: str, option: str | None) -> None: ...
     def close(self) -> None: ...
 
 
@@ -292,6 +296,22 @@ class LoopAgent:
     def notify(self, method: Any, params: Mapping[str, object] | None = None, **options: Any) -> None:
         """As in the binding."""
         self._loop.call(self._agent.notify, method, params, **options)
+
+    @property
+    def restored(self) -> list[tuple[SessionLike, TurnLike | None]]:
+        """As in the binding."""
+        return [
+            (LoopSession(self._loop, session), None if turn is None else LoopTurn(self._loop, turn))
+            for session, turn in self._agent.restored
+        ]
+
+    def snapshot(self) -> dict[str, object]:
+        """As in the binding."""
+        return self._loop.run(self._agent.snapshot)
+
+    def answer_permission(self, request_id: str, option: str | None) -> None:
+        """As in the binding."""
+        self._loop.run(self._agent.answer_permission, request_id, option)
 
     def close(self) -> None:
         """As in the binding."""

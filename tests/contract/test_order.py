@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from acp_core import AgentMessageChunk, PermissionRequested, PromptSent, RequestReceived, TurnEnded, Update
+from acp_core import AgentMessageChunk, CycleEnded, PermissionRequested, PromptSent, RequestReceived, TurnEnded, Update
 from tests.contract.harness import Bench, get
 
 if TYPE_CHECKING:
@@ -165,3 +165,15 @@ def test_events_of_a_session_end_with_the_connection(bench: Bench) -> None:
     peer.shutdown()
     events = get(reading)
     assert [event.update["title"] for event in events if isinstance(event, Update)] == ["t"]
+
+
+def test_the_origins_that_end_a_cycle_are_an_argument(bench: Bench) -> None:
+    _agent, session, peer = bench.session(cycle_origins=["mine"])
+    for kind in ("task-notification", "mine"):
+        peer.send(peer.update("usage_update", used=1, size=2, _meta={"_claude/origin": {"kind": kind}}))
+    peer.send(peer.chunk("last"))
+    events = session.events()
+    seen: list[Event] = []
+    while not isinstance(seen[-1] if seen else None, AgentMessageChunk):
+        seen.append(next(events))
+    assert [event.origin for event in seen if isinstance(event, CycleEnded)] == ["mine"]
