@@ -187,16 +187,31 @@ class OpeningClient(Connection):
             check_type("an additional directory", directory, str, "a str")
             if not is_absolute(directory):
                 local("path.absolute", f"additional directory {clip(directory)}: paths of the protocol are absolute")
+        if config is not None:
+            check_type("config", config, dict, "a dict or None")
+            for name, value in config.items():
+                check_type("an option's id", name, str, "a str")
+                if not isinstance(value, (str, bool)):
+                    raise TypeError(f"the value of option {clip(name)} must be a str or a bool, not {type(value)}")
+        servers = [self._own_copy(server, "an MCP server") for server in mcp_servers]
+        setup: dict[str, object] = {"cwd": cwd, "mcpServers": servers}
+        if additional_directories:
+            setup["additionalDirectories"] = list(additional_directories)
+        if meta is not None:
+            setup["_meta"] = self._checked_object(meta, "meta")
+        # Once and now: what cannot be written is the caller's fault, and no event's.
+        setup_params = codec.encode(setup, "what the session is opened with", self.limits.max_depth)[:-1]
         self._check_writable()
         self._check_answered()
+        self._check_room(len(setup_params) + 256 + 6 * len(resume or ""))
         if self._session_count >= self.limits.max_sessions:
             local("limits.max_sessions", f"{self.limits.max_sessions} sessions are known here; use another connection")
         plan = Plan(
             cwd=cwd,
             resume=resume,
-            mcp_servers=[self._own_copy(server, "an MCP server") for server in mcp_servers],
-            additional_directories=list(additional_directories),
-            meta=self._own_copy(meta, "meta") if meta is not None else None,
+            setup=setup_params,
+            mcp_servers=servers,
+            directories=bool(additional_directories),
             auth=auth,
             model=model,
             config=config or {},
@@ -420,17 +435,14 @@ class OpeningClient(Connection):
         if refusal is not None:
             self._fail(session, key, Settlement("error", NOT_SENT, error=refusal), at)
             return
-        params: dict[str, object] = {"cwd": plan.cwd, "mcpServers": plan.mcp_servers}
-        if plan.additional_directories:
-            params["additionalDirectories"] = plan.additional_directories
-        if plan.meta is not None:
-            params["_meta"] = plan.meta
+        # The same for all three: what the session was first opened with is sent again (peer.md L2).
+        params = f"{plan.setup}}}"
         if key == "session_new":
             session.move("create")
             self._creating += 1
         else:
             assert plan.resume is not None
-            params["sessionId"] = plan.resume
+            params = f'{plan.setup},"sessionId":{codec.encode_str(plan.resume)}}}'
             session.move("load" if key == "session_load" else "resume")
             self._take_over(session, plan.resume, at)
         plan.opened_by = key
@@ -438,7 +450,7 @@ class OpeningClient(Connection):
 
     def _setup_refusal(self, plan: Plan) -> LocalProtocolError | None:
         caps = self._peer_capabilities
-        if plan.additional_directories and not DIRECTORIES_GATE.open(caps):
+        if plan.directories and not DIRECTORIES_GATE.open(caps):
             return LocalProtocolError(
                 f"additional_directories need the agent's capability {DIRECTORIES_GATE}", rule="capability.missing"
             )
@@ -466,16 +478,12 @@ class OpeningClient(Connection):
         session.session_id = session_id
 
     def _plan_request(
-        self,
-        session: Session,
-        key: str,
-        params: Mapping[str, object],
-        settle: Callable[[OwnRequest, Settlement, float], None],
+        self, session: Session, key: str, params: str, settle: Callable[[OwnRequest, Settlement, float], None]
     ) -> None:
+        """Send a step of the plan; ``params`` is JSON already."""
         row = self.methods[key]
-        body = codec.encode(params, f"the params of {row.wire}", self.limits.max_depth)
         request = self._new_request(row, session, None, settle)
-        self._send_own(request, codec.request_line(request.id, row.wire, body), session.plan.step_deadline)
+        self._send_own(request, codec.request_line(request.id, row.wire, params), session.plan.step_deadline)
 
     def _step_done(self, session: Session, request: OwnRequest, error: Exception | None, at: float) -> None:
         row = request.method
@@ -589,7 +597,9 @@ class OpeningClient(Connection):
                 error = LocalProtocolError(f"the session has nothing to set {what} with", rule="session.setting")
                 self._fail(session, "session_set_config_option", Settlement("error", NOT_SENT, error=error), at)
                 return
-            self._plan_request(session, key, {"sessionId": session.session_id, **params}, self._setting_settled)
+            whole = {"sessionId": session.session_id, **params}
+            body = codec.encode(whole, "the params of an option", self.limits.max_depth)
+            self._plan_request(session, key, body, self._setting_settled)
             return
         self._make_ready(session, at)
 

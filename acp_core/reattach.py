@@ -112,9 +112,6 @@ class ReattachingClient(OpeningClient):
         plan = Plan(
             cwd=get_str(stored, "cwd") or cwd,
             resume=session_id,
-            mcp_servers=[],
-            additional_directories=[],
-            meta=None,
             auth=None,
             model=None,
             config={},

@@ -8,7 +8,7 @@ from .state import LIVE, QUEUED, SESSION, STARTING, WAITING, move
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import TypeAlias
 
     from .events import AvailableCommandsUpdate, ConfigOptionUpdate, CurrentModeUpdate, SessionInfoUpdate, UsageUpdate
@@ -54,20 +54,20 @@ class Plan:
     """How a session is to be opened: what ``open_session`` was given, and how far it has come."""
 
     __slots__ = (
-        "additional_directories",
         "auth",
         "auth_tried",
         "authenticate_deadline",
         "config",
         "cwd",
+        "directories",
         "fresh_if_refused",
         "fresh_tried",
         "mcp_servers",
-        "meta",
         "model",
         "opened_by",
         "replay",
         "resume",
+        "setup",
         "step_deadline",
         "steps",
     )
@@ -77,9 +77,9 @@ class Plan:
         *,
         cwd: str,
         resume: str | None,
-        mcp_servers: list[JsonObject],
-        additional_directories: list[str],
-        meta: JsonObject | None,
+        setup: str = "",
+        mcp_servers: Sequence[JsonObject] = (),
+        directories: bool = False,
         auth: str | None,
         model: str | None,
         config: Mapping[str, str | bool],
@@ -90,9 +90,10 @@ class Plan:
     ) -> None:
         self.cwd = cwd
         self.resume = resume
+        # The params as JSON without their closing brace, and what in them depends on the agent's capabilities.
+        self.setup = setup
         self.mcp_servers = mcp_servers
-        self.additional_directories = additional_directories
-        self.meta = meta
+        self.directories = directories
         self.auth = auth
         self.auth_tried = False
         self.model = model

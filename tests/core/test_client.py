@@ -22,6 +22,7 @@ from acp_core import (
     ForeignUpdate,
     Gate,
     Initialized,
+    Limits,
     LocalProtocolError,
     Malformed,
     Method,
@@ -219,6 +220,37 @@ def test_a_late_answer_to_initialize_is_taken(opens: bool) -> None:
     driver.conn.send_failed("gone", driver.now)
     driver.feed(result(id, {"protocolVersion": 1}))
     assert (driver.conn.state, driver.conn.version) == ("broken", 1)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_cannot_be_written_is_refused_when_it_is_given(waits: bool) -> None:
+    """A plan is worked off by events, and events never raise: all of it is checked by the intent, which is atomic."""
+    driver = client(limits=Limits(max_depth=8, max_line_bytes=2000))
+    if not waits:
+        driver.initialize()
+    deep: Message = {"a": {"b": {"c": {"d": {}}}}}
+    wrong: list[Message] = [
+        {"mcp_servers": [{"name": "m", **deep}]},
+        {"meta": {"deeper": {"still": deep}}},
+        {"meta": {"x": float("nan")}},
+        {"meta": {"long": "x" * 2000}},
+        {"resume": "x" * 2000},
+        {"config": {"o": object()}},
+        {"config": {"o": 1}},
+        {"config": {"o": None}},
+        {"config": {1: "x"}},
+        {"config": "ab"},
+    ]
+    for how in wrong:
+        with pytest.raises((LocalProtocolError, TypeError)):
+            driver.conn.open_session(CWD, **how)  # type: ignore[arg-type]  # wrong on purpose
+        assert (driver.conn.output_bytes, driver.conn.open_requests, driver.drain()) == (0, 0, [])
+    # As deep as it may be is fine, now and when the handshake is done.
+    driver.conn.open_session(CWD, mcp_servers=[{"name": "m", "a": {"b": {"c": {}}}}])
+    if waits:
+        (message,) = driver.sent()
+        driver.feed(result(message["id"], {"protocolVersion": 1}))
+    assert [message["method"] for message in driver.sent()] == ["session/new"]
 
 
 def test_concurrent_opens_share_one_handshake() -> None:

@@ -170,14 +170,8 @@ DISABLINGS = (
     Disabling(
         "L2",
         OPENING,
-        "        if plan.additional_directories:\n            params",
-        '        if plan.additional_directories and key == "session_new":\n            params',
-    ),
-    Disabling(
-        "L2",
-        OPENING,
-        "        if plan.meta is not None:\n            params",
-        '        if plan.meta is not None and key == "session_new":\n            params',
+        """params = f'{plan.setup},"sessionId":""",
+        """params = f'{{"cwd":"{plan.cwd}","mcpServers":[],"sessionId":""",
     ),
     # L3: transcript updates are replay, and whole states are applied
     Disabling("L3", CLIENT, "        if transcript and session.state in REPLAY:\n", "        if False:\n"),
