@@ -132,6 +132,7 @@ class ClientConnection(ReattachingClient):
         self._update_wire = methods.wire("session_update")
         self._held: list[_Held] = []
         self._held_bytes = 0
+        self._held_ids: dict[int | str, _Held] = {}
         self._cycle_origins = frozenset(cycle_origins)
         self._admission = admission
         self._turns_refused = False
@@ -159,7 +160,7 @@ class ClientConnection(ReattachingClient):
         meta: Mapping[str, object] | None = None,
         token: object = None,
     ) -> int:
-        """Start a turn. While the session opens one prompt may wait; else the session has to be idle.
+        """Start a turn. While the session opens, or its tail is replayed, one prompt may wait; else it has to be idle.
 
         Args:
             session: the handle or the id.
@@ -182,7 +183,8 @@ class ClientConnection(ReattachingClient):
         self._check_writable()
         if self._turns_refused:
             local("turn.closing", "the owner is closing: no new turn is taken from the first call on")
-        waits = handle.state in OPENING
+        # In a replayed tail its answer could not be told from what is replayed.
+        waits = handle.state in OPENING or (handle.state == IDLE and handle.in_tail)
         if waits and handle.turn is not None:
             local("turn.one_at_a_time", f"a prompt waits already for session {handle.session_id} ({handle.state})")
         if not waits and handle.state != IDLE:
@@ -392,7 +394,7 @@ class ClientConnection(ReattachingClient):
 
     def _session_ready(self, session: Session, at: float) -> None:
         """The prompt that waited goes out, if the agent takes what stands in it."""
-        request = session.prompt_request
+        request = session.waiting
         if request is None:
             return
         try:
@@ -499,13 +501,7 @@ class ClientConnection(ReattachingClient):
         self._cancel_permissions(session, None, "cancel", self._now)
 
     def _no_answer(self, session: Session, request: OwnRequest, at: float) -> None:
-        if session.state == CANCELLING:
-            session.move("no_answer")
-        # While the session is being closed, too: when the agent refuses that, the fence stands.
-        session.fenced = request
-        error = RequestTimeout("no answer to the cancelled prompt in time")
-        self._settle(request, "give_up", Settlement("deadline", SENT_NO_REPLY, error=error), at)
-        self._emit(events.SessionFenced(session, request.turn, request.id, at))
+        self._fence(session, request, "no answer to the cancelled prompt in time", at)
         if session.state != FENCED:
             return
         if session.then == CLOSE_SESSION and self._state == OPEN:
@@ -516,6 +512,14 @@ class ClientConnection(ReattachingClient):
             self._send_own(closing, codec.request_line(closing.id, row.wire, params), session.close_deadline)
         elif session.then == CLOSE:
             self.close()
+
+    def _fence(self, session: Session, request: OwnRequest, why: str, at: float) -> None:
+        if allows(SESSION, session.state, "no_answer"):
+            session.move("no_answer")
+        # While the session is being closed, too: when the agent refuses that, the fence stands.
+        session.fenced = request
+        self._settle(request, "give_up", Settlement("deadline", SENT_NO_REPLY, error=RequestTimeout(why)), at)
+        self._emit(events.SessionFenced(session, request.turn, request.id, at))
 
     def _late_answer(self, request: OwnRequest, raw: JsonObject, at: float) -> None:
         super()._late_answer(request, raw, at)
@@ -591,8 +595,10 @@ class ClientConnection(ReattachingClient):
         """The session lives on, in the state that it was in."""
         if session.fenced is not None:
             session.move("refused_in_fence")
-        elif session.turn is None:
+        elif session.turn is None or session.waiting is not None:
             session.move("refused")
+            if not session.in_tail:
+                self._session_ready(session, at)
         else:
             session.move("refused_in_turn" if session.turn.cancel_asked is None else "refused_in_cancel")
 
@@ -693,7 +699,7 @@ class ClientConnection(ReattachingClient):
             replay.saw(len(line), at)
             if not replay.report:
                 return None
-        return cls(session, session.turn if session.in_tail else None, update, line, mark, at)
+        return cls(session, session.turn if session.in_tail and not session.unsent else None, update, line, mark, at)
 
     def _hold(self, held: _Held) -> bool:
         """Keep a message until an outstanding session/new names its session. False past the bound."""
@@ -701,6 +707,8 @@ class ClientConnection(ReattachingClient):
             return False
         self._held.append(held)
         self._held_bytes += held.size + 256
+        if held.rpc_id is not None:
+            self._held_ids[held.rpc_id] = held
         return True
 
     def _release_held(self, session_id: str | None, at: float) -> None:
@@ -713,11 +721,14 @@ class ClientConnection(ReattachingClient):
                 self._held.append(held)
                 continue
             self._held_bytes -= held.size + 256
-            if held.rpc_id is None:
+            if held.method.key == "cancel_request":
+                self._peer_notification(held.method.wire, held.params, held.line, at)
+            elif held.rpc_id is None:
                 event = self._update(held.params, held.line, at)
                 if event is not None:
                     self._emit(event)
             else:
+                self._held_ids.pop(held.rpc_id, None)
                 self._peer_request(held.rpc_id, held.method.wire, held.params, held.line, at)
 
     # ── Requests of the agent ───────────────────────────────────────────────────────────────────────────────────────
@@ -841,6 +852,15 @@ class ClientConnection(ReattachingClient):
             self._answer_unasked(request, QUESTIONS[request.method.key], f"answered cancel: {by}", at)
         return True
 
+    def _notified(self, row: Method, params: JsonObject, line: str | bytes, at: float) -> bool:
+        rpc_id = params.get("requestId")
+        if row.key == "cancel_request" and codec.is_request_id(rpc_id) and rpc_id in self._held_ids:
+            # It is held behind the request that it cancels, until that has a session.
+            about = {**params, "sessionId": self._held_ids[rpc_id].params.get("sessionId")}
+            if self._hold(_Held(row, None, about, line)):
+                return True
+        return super()._notified(row, params, line, at)
+
     def _cancel_asked(self, request: PeerRequest, at: float) -> None:
         if request.method.key == "session_request_permission":
             self._answer_permission(request, "peer_cancel", DENY, None, at)
@@ -851,6 +871,9 @@ class ClientConnection(ReattachingClient):
         # No session will be named any more: what was held for one is answered as a stranger's.
         self._creating = 0
         self._release_held(None, self._now)
+        if self._window is not None:
+            for session in self._sessions.values():
+                self._leave_questions(self._window, session, self._now)
 
     def _close_peer_request(self, request: PeerRequest) -> None:
         if request.method.key == "session_request_permission":
@@ -885,6 +908,7 @@ class ClientConnection(ReattachingClient):
         return handle, handle.session_id
 
     def _ending(self, reason: str, at: float) -> None:
+        super()._ending(reason, at)
         self._broken(reason, at)
         self._creating = 0
         self._release_held(None, at)

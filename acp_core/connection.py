@@ -555,6 +555,10 @@ class Connection:
         request = self._requests.get(rpc_id)
         if request is not None and allows(REQUEST, request.state, "answer"):
             self._settle(request, "answer", Settlement("invalid", ANSWERED, error=error, line=line), at)
+        elif (late := self._tombstones.pop(rpc_id)) is not None:
+            # Whatever it says, the peer is done with it.
+            late.state = move(REQUEST, late.state, "answer")
+            self._late_answer(late, {}, at)
 
     def _settle(self, request: OwnRequest, event: str, settlement: Settlement, at: float) -> None:
         """The one place where an own request comes to its end."""

@@ -413,8 +413,9 @@ class TailRequest(Event):
     """A request of the agent in a replayed tail that is history: it is not raised, and nothing answers it.
 
     When: before TailOver. ``why`` is ``"answered"`` (by an earlier owner, says the snapshot), ``"reused"`` (the agent
-    used its id for a later request) or ``"turn_over"`` (the turn it was asked in has ended, and without a snapshot
-    nothing is known of it). Do: nothing; ``line`` is for an owner that compares all lines with what it stored.
+    used its id for a later request), ``"turn_over"`` (the turn it was asked in has ended, or the owner closes, and
+    without a snapshot nothing is known of it) or ``"over"`` (the connection has ended). Do: nothing; ``line`` is for an
+    owner that compares all lines with what it stored.
     """
 
     __slots__ = ("line", "method", "params", "rpc_id", "session_id", "why")
@@ -630,7 +631,7 @@ class SessionFenced(SessionEvent):
 class FenceLifted(SessionEvent):
     """The late answer of the fenced turn has come; the session is idle again.
 
-    When: after SessionFenced. Do: prompt again if you like. ``raw`` is the late response.
+    When: after SessionFenced. Do: prompt again if you like. ``raw`` is the late response, {} for one that broke a rule.
     """
 
     __slots__ = ("prompt_id", "raw", "turn")

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 MCP_GATES = {"http": Gate("bool", "mcpCapabilities", "http"), "sse": Gate("bool", "mcpCapabilities", "sse")}
 DIRECTORIES_GATE = Gate("object", "sessionCapabilities", "additionalDirectories")
 
+# An id with as many digits as one can have.
+END_OF_IDS = 2**53
+
 UNATTENDED = "unattended"
 REPORT = "report"
 DISCARD = "discard"
@@ -203,7 +206,7 @@ class OpeningClient(Connection):
         setup_params = codec.encode(setup, "what the session is opened with", self.limits.max_depth)[:-1]
         self._check_writable()
         self._check_answered()
-        self._check_room(len(setup_params) + 256 + 6 * len(resume or ""))
+        self._check_opening(setup_params, resume)
         if self._session_count >= self.limits.max_sessions:
             local("limits.max_sessions", f"{self.limits.max_sessions} sessions are known here; use another connection")
         plan = Plan(
@@ -447,6 +450,17 @@ class OpeningClient(Connection):
             self._take_over(session, plan.resume, at)
         plan.opened_by = key
         self._plan_request(session, key, params, self._open_settled)
+
+    def _check_opening(self, setup: str, resume: str | None) -> None:
+        """No request of the plan may be longer than a line."""
+        params = setup if resume is None else f'{setup},"sessionId":{codec.encode_str(resume)}'
+        key = "session_new" if resume is None else "session_resume"
+        size = len(codec.request_line(END_OF_IDS, self.methods[key].wire, params))
+        if size > self.limits.max_line_bytes:
+            local(
+                "limits.max_line_bytes",
+                f"the session is opened with {size} bytes; a line has at most {self.limits.max_line_bytes}",
+            )
 
     def _setup_refusal(self, plan: Plan) -> LocalProtocolError | None:
         caps = self._peer_capabilities

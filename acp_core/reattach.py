@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from . import codec, events
 from .attach import FORMAT, Collected, Snapshot, Tail, fingerprint, first_id_after
-from .errors import SENT_NO_REPLY, RequestTimeout, check_type, clip, local
+from .errors import check_type, clip, local
 from .events import get_object, get_str
 from .methods import CLIENT, V1, Method, MethodTable
 from .opening import OpeningClient
@@ -13,7 +13,7 @@ from .permissions import QUESTIONS
 from .replay import Replay
 from .requests import OwnRequest, PeerRequest, Settlement
 from .sessions import Plan, Session, Turn
-from .state import CLOSED, CONNECTION, FENCED, NEW, OPENING, QUEUED, REQUEST, SESSION, WAITING, allows, move
+from .state import CLOSED, CONNECTION, IDLE, NEW, OPENING, QUEUED, REQUEST, WAITING, move
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,6 +95,8 @@ class ReattachingClient(OpeningClient):
             check_type("prompt_id", prompt_id, int, "an int or None")
             if deadline is None:
                 local("attach.deadline", "deadline is None; an answer that is already gone would never be given up")
+        if identity is not None:
+            check_type("identity", identity, str, "a str or None")
         for name, seconds in (("deadline", deadline), ("tail_quiet", tail_quiet), ("tail_max", tail_max)):
             if seconds is None and name != "deadline":
                 raise TypeError(f"{name} must be a number of seconds, not None")
@@ -149,7 +151,9 @@ class ReattachingClient(OpeningClient):
         session.prompt_request = request
         session.move("attach")
         if deadline is not None:
-            request.timer = self._timers.after(deadline, lambda at: self._fate_unknown(session, request, at))
+            # The answer may have been given before the tail began.
+            why = "no answer to the attached prompt in time: its fate is unknown"
+            request.timer = self._timers.after(deadline, lambda at: self._fence(session, request, why, at))
         for open_request in self._peer_requests.values():
             if open_request.session is None and get_str(open_request.params, "sessionId") == session_id:
                 open_request.session = session
@@ -243,6 +247,9 @@ class ReattachingClient(OpeningClient):
         self._emit(events.TailOver(window.requests, window.answers, at))
         for collected in window.collected:
             self._raise_collected(collected, at)
+        for session in [*self._sessions.values()]:
+            if session.state == IDLE:
+                self._session_ready(session, at)
 
     def _raise_collected(self, collected: Collected, at: float) -> None:
         self._replaying = True
@@ -271,6 +278,13 @@ class ReattachingClient(OpeningClient):
             window.collected.append(collected)
             if len(window.collected) >= self.limits.max_incoming_requests:
                 self._tail_over(at)
+
+    def _ending(self, reason: str, at: float) -> None:
+        window, self._window = self._window, None
+        if window is not None:
+            for collected in window.collected:
+                self._tell_history(window, collected, "over", at)
+            self._emit(events.TailOver(window.requests, window.answers, at))
 
     def _tell_history(self, window: Tail, collected: Collected, why: str, at: float) -> None:
         window.requests += 1
@@ -305,16 +319,6 @@ class ReattachingClient(OpeningClient):
             else:
                 window.collected.append(collected)
 
-    def _fate_unknown(self, session: Session, request: OwnRequest, at: float) -> None:
-        """The answer to an attached prompt may have been given before the tail began."""
-        if allows(SESSION, session.state, "no_answer"):
-            session.move("no_answer")
-            session.fenced = request
-        error = RequestTimeout("no answer to the attached prompt in time: its fate is unknown")
-        self._settle(request, "give_up", Settlement("deadline", SENT_NO_REPLY, error=error), at)
-        if session.state == FENCED:
-            self._emit(events.SessionFenced(session, request.turn, request.id, at))
-
     def _notified(self, row: Method, params: JsonObject, line: str | bytes, at: float) -> bool:
         if self._window is not None and row.key == "cancel_request":
             for collected in self._window.take(params.get("requestId")):
@@ -333,6 +337,12 @@ class ReattachingClient(OpeningClient):
 
     def _prompt_settled(self, request: OwnRequest, settlement: Settlement, at: float) -> None:
         """For a subclass: an attached prompt has come to its end."""
+
+    def _fence(self, session: Session, request: OwnRequest, why: str, at: float) -> None:
+        """For a subclass: a prompt that was sent is given up, and its answer may still come."""
+
+    def _session_ready(self, session: Session, at: float) -> None:
+        """For a subclass: the session takes a prompt from here on."""
 
     def _limit_asking(self, request: PeerRequest, start: Callable[[float, Callable[[float], None]], Timer]) -> None:
         """For a subclass: a permission that was asked is denied when nobody answers it in time."""

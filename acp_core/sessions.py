@@ -201,6 +201,12 @@ class Session:
         request = self.prompt_request
         return request is not None and request.state in (WAITING, QUEUED)
 
+    @property
+    def waiting(self) -> OwnRequest | None:
+        """The prompt that waits for the session to be ready."""
+        request = self.prompt_request
+        return request if request is not None and request.state == WAITING else None
+
     def leave_tail(self) -> None:
         """The replayed tail is over: updates are live from here on."""
         self.in_tail = False

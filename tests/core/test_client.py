@@ -1177,6 +1177,19 @@ def test_a_fence_keeps_the_next_turn_out() -> None:
     assert driver.wait(1e6) == []
 
 
+@pytest.mark.parametrize(
+    "unreadable", ['"result":{},"error":{"code":1,"message":"x"}', '"error":5', '"error":{"code":"x"}']
+)
+def test_an_answer_that_cannot_be_read_lifts_the_fence_too(unreadable: str) -> None:
+    """The agent is done with the prompt, whatever it said of it."""
+    driver, session, id = fenced()
+    line = f'{{"jsonrpc":"2.0","id":{id},{unreadable}}}'
+    events = driver.feed(line)
+    assert one(events, FenceLifted).raw == {}
+    assert session.state == "idle"
+    assert only(driver.feed(line), FenceLifted) == []
+
+
 @pytest.mark.parametrize("late", [lambda id: result(id, {"stopReason": "end_turn"}), lambda id: error(id, -1)])
 def test_only_the_late_answer_lifts_the_fence(late: Callable[[int], Message]) -> None:
     driver, session, id = fenced()

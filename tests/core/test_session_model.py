@@ -247,10 +247,14 @@ class SessionModel(RuleBasedStateMachine):
     def alive(self) -> bool:
         return self.conn.state != "over"
 
-    @precondition(lambda self: self.alive and self.idle("idle"))
+    def free(self) -> list[str]:
+        """Idle, and no prompt waits there for the end of a tail."""
+        return [id for id in self.idle("idle") if self.handles[id].turn is None]
+
+    @precondition(lambda self: self.alive and self.free())
     @rule(pick=st.integers(0, 5), deadline=st.sampled_from((1.0, TURN)))
     def prompt(self, pick: int, deadline: float) -> None:
-        idle = self.idle("idle")
+        idle = self.free()
         id = self.conn.prompt(idle[pick % len(idle)], "hi", deadline=deadline)
         self.bounds[id] = self.now + deadline + CANCEL
         self.pump()

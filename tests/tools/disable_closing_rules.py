@@ -40,7 +40,9 @@ LEAVES = "[*_leaves(self._failures.values())]"
 LATE = "        if step.state == STEP_RUNNING:\n            step.error = error\n"
 IDENTITY = "            admission.check_identity(identity)\n"
 TURN_OVER = '            session.move("turn_over")\n'
-NO_ANSWER = '        if session.state == CANCELLING:\n            session.move("no_answer")\n        # While'
+NO_ANSWER = (
+    '        if allows(SESSION, session.state, "no_answer"):\n            session.move("no_answer")\n        # While'
+)
 
 DISABLINGS = (
     # P1: closing, active turn, identity, text, in this order
@@ -170,8 +172,8 @@ DISABLINGS = (
     Disabling(
         "P16",
         CLIENT,
-        '        session.fenced = request\n        error = RequestTimeout("no answer to the cancelled',
-        '        error = RequestTimeout("no answer to the cancelled',
+        "        session.fenced = request\n        self._settle(",
+        "        self._settle(",
     ),
     # P17: one cancellation, the first reason stays
     Disabling(

@@ -241,13 +241,26 @@ DISABLINGS = (
     ),
     Disabling("A1", REATTACH, "        self._first_id = self._next_id = first_id_after(snapshot.next_id)\n", ""),
     # A2: the answer ends the turn, and a deadline is required and kept
+    Disabling("A2", CLIENT, " or (handle.state == IDLE and handle.in_tail)\n", "\n"),
+    Disabling(
+        "A2",
+        REATTACH,
+        "            if session.state == IDLE:\n                self._session_ready(",
+        "            if False:\n                self._session_ready(",
+    ),
+    Disabling(
+        "A2",
+        CLIENT,
+        "session.turn if session.in_tail and not session.unsent else",
+        "session.turn if session.in_tail else",
+    ),
     Disabling(
         "A2", REATTACH, "        self._requests[prompt_id] = request\n        session.turn", "        session.turn"
     ),
     Disabling(
         "A2",
         REATTACH,
-        "self._timers.after(deadline, lambda at: self._fate_unknown(session, request, at))\n",
+        "self._timers.after(deadline, lambda at: self._fence(session, request, why, at))\n",
         "None\n",
     ),
     Disabling(
@@ -290,6 +303,9 @@ DISABLINGS = (
     ),
     Disabling("A4", ATTACH, "bool(stored or tail or dropped)", "bool(stored or dropped)"),
     Disabling("A4", REATTACH, "                session.history_left = session.plan.replay.after\n", ""),
+    Disabling(
+        "A5", REATTACH, '                self._tell_history(window, collected, "over", at)\n', "                pass\n"
+    ),
     # A5: answered ones are history, open ones are not raised again, nothing is allowed by itself
     Disabling("A5", REATTACH, "        if print_ in self._answered:\n", "        if False:\n"),
     Disabling("A5", REATTACH, "        if older is not None and older.fingerprint == print_:\n", "        if False:\n"),
@@ -408,6 +424,7 @@ DISABLINGS = (
         '        if error is None or (asked is not None and settlement.outcome == "error"):\n',
         "        if error is None:\n",
     ),
+    Disabling("P8", CLIENT, "codec.is_request_id(rpc_id) and rpc_id in self._held_ids:\n", "False:\n"),
     # P9: foreign permissions are cancelled, and what comes ahead of its session is held
     Disabling(
         "P9",

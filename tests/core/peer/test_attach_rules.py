@@ -38,6 +38,7 @@ from tests.core.helpers import (
     chunk,
     client,
     decode_output,
+    error,
     idle_client,
     names,
     notification,
@@ -135,6 +136,76 @@ def test_A2_the_answer_ends_the_turn_cancel_reaches_it_and_nothing_hangs() -> No
     assert (failed.outcome, failed.dispatch) == ("deadline", "sent_no_reply")
     assert "unknown" in str(failed.error)
     assert one(events, SessionFenced).prompt_id == 3
+
+
+def test_A2_an_unknown_fate_is_a_fence_while_the_session_is_being_closed_too() -> None:
+    old, _, prompt = prompting_client()
+    driver = attached(prompt, stored(old.conn.snapshot()), deadline=5.0)
+    session = driver.conn.session("s1")
+    assert session is not None
+    driver.conn.close_session(session, deadline=60.0)
+    (closing,) = driver.sent()
+    events = driver.wait(5.0)
+    assert (one(events, TurnFailed).outcome, one(events, SessionFenced).prompt_id) == ("deadline", prompt)
+    driver.feed(error(closing["id"], -32603))
+    assert session.state == "fenced"
+    driver.feed(result(prompt, {"stopReason": "end_turn"}))
+    assert session.state == "idle"
+
+
+def test_A2_a_prompt_waits_for_the_end_of_the_tail() -> None:
+    """Its answer could not be told from what is replayed. One waits, and can be withdrawn, as while a session opens."""
+    for ended in (False, True):
+        driver = attached(3 if ended else None)
+        session = driver.conn.session("s1")
+        assert session is not None
+        if ended:
+            with pytest.raises(LocalProtocolError, match="prompting"):
+                driver.conn.prompt(session, "too early")
+            driver.feed(result(3, {"stopReason": "end_turn"}))
+        prompt = driver.conn.prompt(session, "next")
+        with pytest.raises(LocalProtocolError, match="waits already"):
+            driver.conn.prompt(session, "one more")
+        assert driver.sent() == []
+        seen = one(driver.feed(chunk("s1", "replayed")), AgentMessageChunk)
+        assert (seen.mark, seen.turn) == ("tail", None)
+        asked = permission(0, "s1", title="in the tail")
+        driver.feed(asked)
+        events = driver.wait(QUIET)
+        assert names(events) == ["TailOver", "PermissionRequested"]
+        assert [message["id"] for message in driver.sent()] == [prompt]
+        live = one(driver.feed(chunk("s1", "live")), AgentMessageChunk)
+        assert live.turn is not None
+        assert (live.mark, live.turn.prompt_id) == ("", prompt)
+    # Withdrawn, or given up in time, before the tail is over.
+    for how in ("cancel", "deadline", "close"):
+        driver = attached(None, restorable())
+        session = driver.conn.session("s1")
+        assert session is not None
+        driver.conn.prompt(session, "next", deadline=0.25 if how == "deadline" else None)
+        if how == "cancel":
+            driver.conn.cancel_turn(session)
+        elif how == "close":
+            driver.conn.close_session(session)
+            (closing,) = driver.sent()
+            driver.wait(QUIET)
+            assert driver.sent() == []
+            # The agent refuses, and the prompt that waited goes out now.
+            driver.feed(error(closing["id"], -32603))
+            assert (session.state, len(driver.sent())) == ("prompting", 1)
+            continue
+        assert driver.sent() == []
+        driver.feed(chunk("s1", "x"))
+        events = [*driver.drain(), *driver.wait(0.25), *driver.wait(QUIET)]
+        assert one(driver.log, TurnFailed).dispatch == "not_sent"
+        assert names(events)[-1] == "TailOver"
+        assert (session.state, driver.sent()) == ("idle", [])
+
+
+def restorable() -> dict[str, object]:
+    """The snapshot of an owner whose session is idle."""
+    old, _ = idle_client()
+    return stored(old.conn.snapshot())
 
 
 def tail_of(lines: Iterable[Message], cut: int) -> bytes:
@@ -374,6 +445,33 @@ def test_A5_requests_in_the_tail_are_history_still_open_or_raised_once_it_is_ove
     driver.feed(*(permission(index, "s1") for index in range(limit - 1)))
     assert only(driver.log, TailOver) == []
     assert len(only(driver.feed(permission(limit, "s1")), PermissionRequested)) == limit
+
+
+def test_A5_a_connection_that_ends_in_its_tail_says_what_stood_there() -> None:
+    old, _, prompt = prompting_client()
+    snapshot = stored(old.conn.snapshot())
+    lines = [permission(0, "s1"), request(1, "fs/read_text_file", {"sessionId": "s1", "path": "/f"})]
+    for end in ("close", "abort", "eof"):
+        for known in (snapshot, None):
+            driver = attached(prompt, known)
+            driver.feed(*lines)
+            if end == "close":
+                driver.conn.close()
+            elif end == "abort":
+                driver.conn.abort()
+            else:
+                driver.conn.receive_eof(driver.now)
+            events = driver.drain()
+            driver.conn.end_tail()
+            assert driver.drain() == []
+            assert names(events)[-2:] == ["TailOver", "ConnectionOver"]
+            told = [event.rpc_id for event in events if isinstance(event, (TailRequest, RequestRefused))]
+            assert sorted(told, key=str) == [0, 1]
+            assert driver.conn.open_peer_requests == 0
+            if end == "close" and known is not None:
+                # Nobody has seen the question: the agent is not left with it.
+                cancelled = {"outcome": {"outcome": "cancelled"}}
+                assert [(message["id"], message["result"]) for message in driver.sent()] == [(0, cancelled)]
 
 
 def test_A5_an_answer_whose_bytes_may_not_have_left_is_not_given_again() -> None:

@@ -367,6 +367,25 @@ def test_P8_cancel_is_one_operation_with_one_of_four_ends() -> None:
     assert session.state == "idle"
 
 
+def test_P8_a_request_that_is_held_for_its_session_can_be_cancelled() -> None:
+    """The agent asks before it has answered session/new, and takes it back before anybody has seen it."""
+    for ids in ([0], [0, 1], ["0"]):
+        driver = client().initialize()
+        driver.conn.open_session(CWD)
+        (new,) = driver.sent()
+        driver.feed(
+            permission(0, "s1"),
+            *(notification("$/cancel_request", {"requestId": id}) for id in ids),
+            permission(2, "s1"),
+        )
+        assert driver.sent() == []
+        events = driver.feed(result(new["id"], {"sessionId": "s1"}))
+        cancelled = only(events, PermissionAnswered)
+        assert [event.by for event in cancelled] == (["peer_cancel"] if ids != ["0"] else [])
+        assert answers(driver) == (dict.fromkeys([0], CANCELLED) if ids != ["0"] else {})
+        assert [event.rpc_id for event in only(events, PermissionRequested)] == [0, 2]
+
+
 def test_P9_what_belongs_to_no_session_here_is_cancelled_reported_or_held() -> None:
     driver, _, _ = prompting_client(permissions=Policy({"default": "allow"}))
     events = driver.feed(
