@@ -435,6 +435,8 @@ class OpeningClient(Connection):
                     self._fail(session, key, Settlement("error", NOT_SENT, error=error), at)
                     return
         refusal = self._setup_refusal(plan)
+        if refusal is None and key != "session_new":
+            refusal = self._taken(session)
         if refusal is not None:
             self._fail(session, key, Settlement("error", NOT_SENT, error=refusal), at)
             return
@@ -450,6 +452,15 @@ class OpeningClient(Connection):
             self._take_over(session, plan.resume, at)
         plan.opened_by = key
         self._plan_request(session, key, params, self._open_settled)
+
+    def _taken(self, session: Session) -> LocalProtocolError | None:
+        """While this one waited for the handshake or a login, the agent may have given its id to a new session."""
+        known = self._sessions.get(session.plan.resume or "")
+        if known is None or known is session or known.state in (CLOSED, FENCED):
+            return None
+        return LocalProtocolError(
+            f"session {clip(known.session_id)} is open here by now ({known.state}); use its handle", rule="session.open"
+        )
 
     def _check_opening(self, setup: str, resume: str | None) -> None:
         """No request of the plan may be longer than a line."""

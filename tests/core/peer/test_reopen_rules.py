@@ -99,6 +99,24 @@ def test_L1_resume_is_preferred_then_load_and_never_a_second_session_in_silence(
         driver.conn.open_session(CWD, resume="s1")
 
 
+def test_L1_a_reopening_that_waited_does_not_take_a_session_away() -> None:
+    """While it waits for its login, the agent gives the id to a new session, which is being configured by then."""
+    driver = client().initialize(LOAD_ONLY, auth_methods=[{"id": "key", "name": "Key"}])
+    options = {"configOptions": [{"id": "o", "currentValue": "x"}]}
+    first = driver.conn.open_session(CWD, config={"o": "y"})
+    second = driver.conn.open_session(CWD, resume="s1", auth="key")
+    new, login = driver.sent()
+    driver.feed(result(new["id"], {"sessionId": "s1", **options}))
+    (setting,) = driver.sent()
+    failed = one(driver.feed(result(login["id"], {})), SessionFailed)
+    assert (failed.session, failed.dispatch) == (second, "not_sent")
+    assert isinstance(failed.error, LocalProtocolError)
+    assert failed.error.rule == "session.open"
+    assert driver.sent() == []
+    driver.feed(result(setting["id"], {"configOptions": [{"id": "o", "currentValue": "y"}]}))
+    assert (first.state, driver.conn.session("s1")) == ("idle", first)
+
+
 def test_L2_the_options_of_the_session_are_sent_again() -> None:
     options: Message = {
         "mcp_servers": [{"name": "m", "command": "/bin/m", "args": [], "env": []}],
