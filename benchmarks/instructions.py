@@ -1,0 +1,123 @@
+"""``python -m benchmarks.instructions BASE [ROW ...]``: instructions per message, of a commit and of the work tree.
+
+callgrind counts them, under one interpreter and one hash seed, so that they are the same from run to run, however busy
+the machine is. Each figure is a process with the work minus the same process without it. A row is one of
+``python -m benchmarks`` that has a floor, or the first part of such names (``R3``). It decides nothing; it is for a
+reviewer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from .rows import Ratio
+from .table import ROWS, pick
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from .rows import Arm, Lines
+
+    # What is counted, and the file of its lines.
+    Job: TypeAlias = tuple[Callable[[Lines], Arm], Path]
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("acp_core", "benchmarks")
+DEFAULT = ("R1", "R2", "R3", "S1", "S2")
+TOTAL = re.compile(r"^(?:summary|totals):\s*(\d+)", re.MULTILINE)
+
+
+def unpack(commit: str, where: Path) -> None:
+    """The packages as they were at a commit."""
+    archive = subprocess.run(["git", "archive", commit, "acp_core"], cwd=ROOT, capture_output=True)
+    if archive.returncode:
+        sys.exit(f"no such commit: {archive.stderr.decode().strip()}")
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
+        tar.extractall(where, filter="data")
+
+
+def copy(package: str, where: Path) -> None:
+    """A package as it is in the work tree."""
+    shutil.copytree(ROOT / package, where / package, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def count(tree: Path, jobs: list[Job]) -> list[int]:
+    """The instructions of each job, in one process that forks."""
+    arguments = [text for function, data in jobs for text in (function.__module__, function.__name__, str(data))]
+    out = tree.parent / f"{tree.name}.%p"
+    # A fixed environment: its size is counted too.
+    environment = {"PYTHONPATH": str(tree), "PYTHONHASHSEED": "0", "PATH": os.defpath}
+    command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", sys.executable, "-S"]
+    found = subprocess.run(
+        [*command, "-m", "benchmarks.counted", *arguments], env=environment, cwd=tree, capture_output=True, text=True
+    )
+    if found.returncode:
+        sys.exit(f"a row fails in {tree.name}:\n{found.stderr[-3000:]}")
+    totals = [int(TOTAL.findall(out.with_name(f"{tree.name}.{pid}").read_text())[-1]) for pid in found.stdout.split()]
+    return [run - ready for run, ready in zip(totals[::2], totals[1::2], strict=True)]
+
+
+def compare(base: str, rows: list[Ratio], messages: int) -> list[tuple[Ratio, float, float, float]]:
+    """The instructions per message of the floor, of the commit, and of the work tree, for each row."""
+    with tempfile.TemporaryDirectory(prefix="instructions") as temporary:
+        # Names of one length, for the same reason.
+        before, after = Path(temporary, "base"), Path(temporary, "work")
+        unpack(base, before)
+        copy("acp_core", after)
+        for tree in (before, after):
+            copy("benchmarks", tree)
+            subprocess.run([sys.executable, "-m", "compileall", "-q", *PACKAGES], cwd=tree, check=True)
+        counts: list[int] = []
+        files: list[Path] = []
+        for row in rows:
+            lines = row.data(max(50, messages * row.count // 100_000))
+            counts.append(len(lines))
+            files.append(Path(temporary, row.name))
+            files[-1].write_bytes(b"\n".join(lines))
+        works = [(row.work, file) for row, file in zip(rows, files, strict=True)]
+        floors = [(row.floor, file) for row, file in zip(rows, files, strict=True)]
+        with ThreadPoolExecutor() as pool:
+            found = pool.map(count, (before, after, after), (works, works, floors))
+            old, new, floor = ([total / size for total, size in zip(totals, counts, strict=True)] for totals in found)
+        return list(zip(rows, floor, old, new, strict=True))
+
+
+def main() -> None:
+    """Compare and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.instructions", description=__doc__)
+    parser.add_argument("base", metavar="BASE", help="the commit to compare with; the other side is the work tree")
+    parser.add_argument("rows", metavar="ROW", nargs="*", default=DEFAULT, help=f"default: {' '.join(DEFAULT)}")
+    parser.add_argument(
+        "--messages", type=int, default=2000, help="how many chunks R1 has, 2000 by default; others in proportion"
+    )
+    options = parser.parse_args()
+    if shutil.which("valgrind") is None:
+        sys.exit("valgrind is not installed: it counts the instructions. On Debian: apt-get install valgrind")
+    rows = [row for row in pick(options.rows) if isinstance(row, Ratio)]
+    if not rows:
+        names = ", ".join(row.name for row in ROWS if isinstance(row, Ratio))
+        sys.exit(f"none of {' '.join(options.rows)} can be counted; these can: {names}")
+    print(f"{'row':14} {'floor':>8} {'before':>8} {'after':>8} {'change':>8}   {'before':>6} {'after':>6} {'bar':>6}")
+    print(f"{'':14} {'instructions per message':>35}   {'of the floor':>20}")
+    for row, floor, before, after in compare(options.base, rows, options.messages):
+        change = 100 * (after / before - 1)
+        print(
+            f"{row.name:14} {floor:8.0f} {before:8.0f} {after:8.0f} {change:+7.2f}%   "
+            f"{before / floor:6.3f} {after / floor:6.3f} {row.bar:6.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

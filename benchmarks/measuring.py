@@ -1,0 +1,97 @@
+"""How a figure is taken: CPU time, shuffled rounds, the floor beside the work, medians of the ratios."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import statistics
+import time
+from itertools import groupby
+
+from .rows import Figure, Ratio, Row
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from .rows import Arm, Work
+
+
+class Result:
+    """What came out: the ratios of the rounds, and what one line costs, in microseconds of CPU, over them and of its
+    floor."""
+
+    def __init__(self, row: Row, values: Sequence[float], cost: float = 0.0, floor: float = 0.0) -> None:
+        self.row = row
+        self.values = sorted(values)
+        self.cost = cost
+        self.floor = floor
+
+    @property
+    def median(self) -> float | None:
+        """The figure, or None where it cannot be taken here."""
+        return statistics.median(self.values) if self.values else None
+
+    @property
+    def ok(self) -> bool:
+        """Whether it keeps its bar; what cannot be taken does."""
+        median = self.median
+        return median is None or self.row.ok(median)
+
+
+def measure(rows: Sequence[Row], rounds: int, size: float = 1.0) -> Iterator[Result]:
+    """Every row's result, topic by topic; ``size`` scales how much each round works off."""
+    for _, topic in groupby(rows, topic_of):
+        group = list(topic)
+        results = {result.row: result for result in measure_ratios(group, rounds, size)}
+        for row in group:
+            if isinstance(row, Figure):
+                found = [row.take(size) for _ in range(row.times)]
+                results[row] = Result(row, [value for value in found if value is not None])
+        yield from (results[row] for row in group)
+
+
+def topic_of(row: Row) -> str:
+    """Rows of one topic are measured together."""
+    return row.name[0]
+
+
+def measure_ratios(rows: Sequence[Row], rounds: int, size: float) -> list[Result]:
+    """The rows that have a floor; the order of all works and floors is shuffled in every round."""
+    ratios = [row for row in rows if isinstance(row, Ratio)]
+    data = {row: row.data(max(1, round(row.count * size))) for row in ratios}
+    arms = [(row, part, make(data[row])) for row in ratios for part, make in enumerate((row.work, row.floor))]
+    seconds: dict[tuple[Row, int], list[float]] = {(row, part): [] for row, part, _ in arms}
+    rng = random.Random(4)
+    gc.collect()
+    # What the rows hold ready is not walked again by a collection that falls into a measured time.
+    gc.freeze()
+    for _ in range(rounds):
+        rng.shuffle(arms)
+        for row, part, arm in arms:
+            seconds[row, part].append(cpu_seconds(arm))
+    gc.unfreeze()
+    found = []
+    for row in ratios:
+        spent, floor = seconds[row, 0], seconds[row, 1]
+        values = [one / other for one, other in zip(spent, floor, strict=True)]
+        per_line = 1e6 / len(data[row])
+        found.append(Result(row, values, statistics.median(spent) * per_line, statistics.median(floor) * per_line))
+    return found
+
+
+def cpu_seconds(arm: Arm) -> float:
+    """The CPU time of a work, of this process alone."""
+    work = arm()
+    gc.collect()
+    began = time.process_time()
+    work()
+    return max(time.process_time() - began, 1e-9)
+
+
+def cpu_with_children(work: Work) -> float:
+    """The CPU time of a work and of the processes that it started and waited for."""
+    began = sum(os.times()[:4])
+    work()
+    return sum(os.times()[:4]) - began
