@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from .measuring import Result, measure
-from .rows import Figure
+from .rows import Figure, Ratio
 from .table import ROWS, pick
 
 
@@ -24,7 +24,8 @@ def line(result: Result) -> str:
     if median is None:
         why = row.why if isinstance(row, Figure) else ""
         return f"{row.name:15} {'-':>8} {bar:>9}  {'':4} {row.title}: not measured, {why}"
-    costs = f" ({result.cost:.2f} of {result.floor:.2f} us a line)" if result.floor else ""
+    unit = row.unit if isinstance(row, Ratio) else ""
+    costs = f" ({result.cost:.2f} of {result.floor:.2f} us a {unit})" if unit else ""
     return f"{row.name:15} {median:8.3f} {bar:>9}  {'' if result.ok else 'over':4} {row.title}{costs}"
 
 

@@ -11,12 +11,12 @@ MANY = 200_000
 ASK = "_bench/ask"
 
 
-def prompting(*, requests: int = 0, policy: bool = True) -> ClientConnection:
-    """A client whose session is prompting, with a policy or without, and with own requests open."""
+def prompting(*, requests: int = 0, policy: bool = True, line: int = 64 << 20) -> ClientConnection:
+    """A client whose session is prompting, with a policy or without; ``requests`` of its own are open."""
     client = ClientConnection(
         nonce="bench",
         permissions=Policy({"default": "allow"}) if policy else None,
-        limits=Limits(max_open_requests=MANY, max_incoming_requests=MANY),
+        limits=Limits(max_open_requests=MANY, max_incoming_requests=MANY, max_line_bytes=line),
     )
     session = client.open_session("/work")
     client.data_to_send(0.0)

@@ -17,25 +17,18 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from .rows import Ratio
+from .rows import Arm, Lines, Ratio
 from .table import ROWS, pick
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TypeAlias
-
-    from .rows import Arm, Lines
-
-    # What is counted, and the file of its lines.
-    Job: TypeAlias = tuple[Callable[[Lines], Arm], Path]
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("acp_core", "benchmarks")
 DEFAULT = ("R1", "R2", "R3", "S1", "S2")
+# What is counted, and the file of its lines.
+Job = tuple[Callable[[Lines], Arm], Path]
 TOTAL = re.compile(r"^(?:summary|totals):\s*(\d+)", re.MULTILINE)
 
 

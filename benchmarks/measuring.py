@@ -7,20 +7,14 @@ import os
 import random
 import statistics
 import time
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from .rows import Figure, Ratio, Row
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from .rows import Arm, Work
+from .rows import Arm, Figure, Ratio, Row, Work
 
 
 class Result:
-    """What came out: the ratios of the rounds, and what one line costs, in microseconds of CPU, over them and of its
-    floor."""
+    """What came out: the ratios of the rounds, and what one line costs, here and in the floor, in microseconds of CPU."""
 
     def __init__(self, row: Row, values: Sequence[float], cost: float = 0.0, floor: float = 0.0) -> None:
         self.row = row
@@ -60,7 +54,8 @@ def topic_of(row: Row) -> str:
 def measure_ratios(rows: Sequence[Row], rounds: int, size: float) -> list[Result]:
     """The rows that have a floor; the order of all works and floors is shuffled in every round."""
     ratios = [row for row in rows if isinstance(row, Ratio)]
-    data = {row: row.data(max(1, round(row.count * size))) for row in ratios}
+    counts = {row: max(1, round(row.count * size)) for row in ratios}
+    data = {row: row.data(counts[row]) for row in ratios}
     arms = [(row, part, make(data[row])) for row in ratios for part, make in enumerate((row.work, row.floor))]
     seconds: dict[tuple[Row, int], list[float]] = {(row, part): [] for row, part, _ in arms}
     rng = random.Random(4)
@@ -76,8 +71,8 @@ def measure_ratios(rows: Sequence[Row], rounds: int, size: float) -> list[Result
     for row in ratios:
         spent, floor = seconds[row, 0], seconds[row, 1]
         values = [one / other for one, other in zip(spent, floor, strict=True)]
-        per_line = 1e6 / len(data[row])
-        found.append(Result(row, values, statistics.median(spent) * per_line, statistics.median(floor) * per_line))
+        each = 1e6 / counts[row]
+        found.append(Result(row, values, statistics.median(spent) * each, statistics.median(floor) * each))
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 from acp_core import (
     AgentMessageChunk,
@@ -16,13 +17,7 @@ from acp_core import (
 
 from . import traffic
 from .ends import prompting
-from .rows import Ratio, Row
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .rows import Arm, Lines, Work
+from .rows import Arm, Lines, Ratio, Row, Work
 
 READ = 65536
 
@@ -35,17 +30,12 @@ def cut(lines: Lines, read: int) -> list[bytes]:
     return [data[start : start + read] for start in range(0, len(data), read)]
 
 
-def own_results(lines: Lines) -> int:
-    """How many own requests these lines answer."""
-    return sum(b'"result"' in line[:60] for line in lines)
-
-
 def receive(lines: Lines, read: int = READ) -> Arm:
     """A policy answers what is asked; the events are pulled and dropped."""
-    parts = cut(lines, read)
-    requests = own_results(lines)
 
     def arm() -> Work:
+        parts = cut(lines, read)
+        requests = sum(line.endswith(traffic.RESULT) for line in lines)
         client = prompting(requests=requests)
 
         def work() -> None:
@@ -68,9 +58,9 @@ def receive_by_line(lines: Lines) -> Arm:
 
 def receive_typed(lines: Lines) -> Arm:
     """The owner reads every field of every event and answers what is asked."""
-    parts = cut(lines, READ)
 
     def arm() -> Work:
+        parts = cut(lines, READ)
         client = prompting(policy=False)
         readers = READERS
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import TypeAlias
+from collections.abc import Callable, Sequence
 
-    # What is timed, and what makes it ready outside the clock, anew in every round.
-    Work: TypeAlias = Callable[[], object]
-    Arm: TypeAlias = Callable[[], Work]
-    Lines: TypeAlias = Sequence[bytes]
+# What is timed, and what makes it ready outside the clock, anew in every round. (No ``typing`` here: a process under
+# callgrind imports this.)
+Work = Callable[[], object]
+Arm = Callable[[], Work]
+Lines = Sequence[bytes]
 
 
 class Row:
@@ -31,7 +29,7 @@ class Ratio(Row):
     """The time of some work over the time of its floor, in the same round.
 
     ``data(count)`` makes the lines; ``work(lines)`` and ``floor(lines)`` make the two arms. ``count`` is how many lines
-    a round has at size 1.
+    a round has at size 1, or how many of what ``unit`` names; "" shows no cost of one.
     """
 
     def __init__(
@@ -45,12 +43,14 @@ class Ratio(Row):
         floor: Callable[[Lines], Arm],
         *,
         at_least: bool = False,
+        unit: str = "line",
     ) -> None:
         super().__init__(name, title, bar, at_least=at_least)
         self.data = data
         self.count = count
         self.work = work
         self.floor = floor
+        self.unit = unit
 
 
 class Figure(Row):

@@ -9,11 +9,7 @@ from acp_core import AgentConnection
 from . import traffic
 from .ends import serving
 from .receiving import READ
-from .rows import Ratio, Row
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .rows import Arm, Lines, Work
+from .rows import Arm, Lines, Ratio, Row, Work
 
 
 def drain(agent: AgentConnection) -> None:

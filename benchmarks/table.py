@@ -5,10 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from . import receiving, sending
+from . import huge, importing, noise, receiving, sending
 from .rows import Row
 
-ROWS: list[Row] = [*receiving.ROWS, *sending.ROWS]
+ROWS: list[Row] = [
+    *receiving.ROWS,
+    *huge.ROWS,
+    *noise.ROWS,
+    *sending.ROWS,
+    *importing.ROWS,
+]
 
 
 def pick(names: Sequence[str]) -> list[Row]:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from random import Random
 
 SESSION = "sess_018f4c1e-7a9b-7c3d-8e5f-a1b2c3d4e5f6"
+# How the result of an own request ends.
+RESULT = b'"result":{"stopReason":"end_turn"}}'
 # The first id a client is free to use after initialize, session/new and session/prompt.
 FIRST_ID = 4
 WORDS = (
