@@ -14,7 +14,7 @@ from .rows import Arm, Figure, Ratio, Row, Work
 
 
 class Result:
-    """What came out: the ratios of the rounds, and what one line costs, here and in the floor, in microseconds of CPU."""
+    """What came out: the ratios of the rounds, and what one line costs and its floor, in us of CPU."""
 
     def __init__(self, row: Row, values: Sequence[float], cost: float = 0.0, floor: float = 0.0) -> None:
         self.row = row
