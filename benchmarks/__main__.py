@@ -12,7 +12,7 @@ import platform
 import time
 from pathlib import Path
 
-from .measuring import Result, measure
+from .measuring import Result, measure, missing
 from .rows import Figure, Ratio
 from .table import ROWS, pick
 
@@ -22,8 +22,8 @@ def line(result: Result) -> str:
     row, median = result.row, result.median
     bar = f"{'>=' if row.at_least else '<='} {row.bar:g}"
     if median is None:
-        why = row.why if isinstance(row, Figure) else ""
-        return f"{row.name:15} {'-':>8} {bar:>9}  {'':4} {row.title}: not measured, {why}"
+        lacking = missing(row) or ([row.program] if isinstance(row, Figure) else [])
+        return f"{row.name:15} {'-':>8} {bar:>9}  {'':4} {row.title}: not measured, without {', '.join(lacking)}"
     unit = row.unit if isinstance(row, Ratio) else ""
     costs = f" ({result.cost:.2f} of {result.floor:.2f} us a {unit})" if unit else ""
     return f"{row.name:15} {median:8.3f} {bar:>9}  {'' if result.ok else 'over':4} {row.title}{costs}"

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
-from importlib.util import find_spec
 
 from .fresh import Import, imported
 from .rows import Figure, Row
 
 # What takes longer to import than the whole core.
 SLOW = {"asyncio", "dataclasses", "inspect", "typing"}
-NO_SDK = "the official Python SDK is not installed (extra: interop)"
 
 
-def compare(one: str, other: str, cost: Callable[[Import], float]) -> float | None:
-    """The cost of an import, in that of another; None when one of them is not there."""
-    if find_spec(one) is None or find_spec(other) is None:
-        return None
+def compare(one: str, other: str, cost: Callable[[Import], float]) -> float:
+    """The cost of an import, in that of another."""
     found = imported(one, other)
     return statistics.median(map(cost, found[one])) / max(statistics.median(map(cost, found[other])), 1e-9)
 
 
-def against_json(size: float) -> float | None:
+def against_json(size: float) -> float:
     """CPU of importing the core, in that of importing json."""
     return compare("acp_core", "json", lambda found: found.cpu)
 
@@ -32,12 +28,12 @@ def slow_modules(size: float) -> float:
     return len(SLOW & imported("acp_core")["acp_core"][0].loaded)
 
 
-def sdk_cpu(size: float) -> float | None:
+def sdk_cpu(size: float) -> float:
     """CPU of importing the official SDK, in that of importing the core."""
     return compare("acp", "acp_core", lambda found: found.cpu)
 
 
-def memory(size: float) -> float | None:
+def memory(size: float) -> float:
     """Memory that the core's import takes, in that of the official SDK's."""
     return compare("acp_core", "acp", lambda found: found.memory)
 
@@ -45,6 +41,6 @@ def memory(size: float) -> float | None:
 ROWS: list[Row] = [
     Figure("I1", "import acp_core / import json, CPU", 2.0, against_json, times=3),
     Figure("I1.modules", "modules loaded of asyncio, dataclasses, inspect, typing", 0, slow_modules),
-    Figure("I2", "import acp, the official SDK / import acp_core", 25, sdk_cpu, times=3, at_least=True, why=NO_SDK),
-    Figure("I3", "memory of import acp_core / of import acp", 1 / 8, memory, times=3, why=NO_SDK),
+    Figure("I2", "import acp, the official SDK / import acp_core", 25, sdk_cpu, times=3, at_least=True, needs=("acp",)),
+    Figure("I3", "memory of import acp_core / of import acp", 1 / 8, memory, times=3, needs=("acp",)),
 ]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import gc
-import os
 import random
 import statistics
 import time
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from itertools import groupby
 
-from .rows import Arm, Figure, Ratio, Row, Work
+from .rows import Arm, Figure, Ratio, Row
 
 
 class Result:
@@ -38,12 +38,19 @@ def measure(rows: Sequence[Row], rounds: int, size: float = 1.0) -> Iterator[Res
     """Every row's result, topic by topic; ``size`` scales how much each round works off."""
     for _, topic in groupby(rows, topic_of):
         group = list(topic)
-        results = {result.row: result for result in measure_ratios(group, rounds, size)}
-        for row in group:
+        able = [row for row in group if not missing(row)]
+        results = {row: Result(row, []) for row in group}
+        results |= {result.row: result for result in measure_ratios(able, rounds, size)}
+        for row in able:
             if isinstance(row, Figure):
                 found = [row.take(size) for _ in range(row.times)]
                 results[row] = Result(row, [value for value in found if value is not None])
         yield from (results[row] for row in group)
+
+
+def missing(row: Row) -> list[str]:
+    """The modules that it needs and that are not installed."""
+    return [module for module in row.needs if find_spec(module) is None]
 
 
 def topic_of(row: Row) -> str:
@@ -81,12 +88,6 @@ def cpu_seconds(arm: Arm) -> float:
     work = arm()
     gc.collect()
     began = time.process_time()
-    work()
-    return max(time.process_time() - began, 1e-9)
-
-
-def cpu_with_children(work: Work) -> float:
-    """The CPU time of a work and of the processes that it started and waited for."""
-    began = sum(os.times()[:4])
-    work()
-    return sum(os.times()[:4]) - began
+    taken = work()
+    spent = taken if isinstance(taken, float) else time.process_time() - began
+    return max(spent, 1e-9)

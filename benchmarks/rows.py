@@ -12,13 +12,17 @@ Lines = Sequence[bytes]
 
 
 class Row:
-    """A figure: its name (``R3.mixed``), what it is, its bar, and whether the bar is a floor (``at_least``)."""
+    """A figure: its name (``R3.mixed``), what it is, its bar, and whether the bar is a floor (``at_least``).
 
-    def __init__(self, name: str, title: str, bar: float, *, at_least: bool = False) -> None:
+    ``needs`` are modules without which it cannot be taken.
+    """
+
+    def __init__(self, name: str, title: str, bar: float, *, at_least: bool = False, needs: Sequence[str] = ()) -> None:
         self.name = name
         self.title = title
         self.bar = bar
         self.at_least = at_least
+        self.needs = needs
 
     def ok(self, median: float) -> bool:
         """Whether a median keeps the bar."""
@@ -29,7 +33,8 @@ class Ratio(Row):
     """The time of some work over the time of its floor, in the same round.
 
     ``data(count)`` makes the lines; ``work(lines)`` and ``floor(lines)`` make the two arms. ``count`` is how many lines
-    a round has at size 1, or how many of what ``unit`` names; "" shows no cost of one.
+    a round has at size 1, or how many of what ``unit`` names; "" shows no cost of one. A work that returns a float has
+    taken its CPU time itself.
     """
 
     def __init__(
@@ -43,9 +48,10 @@ class Ratio(Row):
         floor: Callable[[Lines], Arm],
         *,
         at_least: bool = False,
+        needs: Sequence[str] = (),
         unit: str = "line",
     ) -> None:
-        super().__init__(name, title, bar, at_least=at_least)
+        super().__init__(name, title, bar, at_least=at_least, needs=needs)
         self.data = data
         self.count = count
         self.work = work
@@ -56,7 +62,7 @@ class Ratio(Row):
 class Figure(Row):
     """A number that is taken by itself, ``times`` times: bytes, a count of losses, a ratio from a fresh process.
 
-    ``take(size)`` takes it once; it returns None where this machine cannot (no node, no peer), and ``why`` says so.
+    ``take(size)`` takes it once; it returns None where this machine cannot for want of a ``program``.
     """
 
     def __init__(
@@ -68,9 +74,10 @@ class Figure(Row):
         *,
         times: int = 1,
         at_least: bool = False,
-        why: str = "",
+        needs: Sequence[str] = (),
+        program: str = "",
     ) -> None:
-        super().__init__(name, title, bar, at_least=at_least)
+        super().__init__(name, title, bar, at_least=at_least, needs=needs)
         self.take = take
         self.times = times
-        self.why = why
+        self.program = program

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from . import huge, importing, noise, receiving, sending
+from . import delivery, huge, idle, importing, noise, receiving, round_trip, sending
 from .rows import Row
 
 ROWS: list[Row] = [
@@ -14,6 +14,9 @@ ROWS: list[Row] = [
     *noise.ROWS,
     *sending.ROWS,
     *importing.ROWS,
+    *round_trip.ROWS,
+    *delivery.ROWS,
+    *idle.ROWS,
 ]
 
 
