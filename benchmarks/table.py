@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from . import delivery, huge, idle, importing, noise, receiving, round_trip, sending
+from . import delivery, huge, idle, importing, noise, peers, receiving, round_trip, sending
 from .rows import Row
 
 ROWS: list[Row] = [
     *receiving.ROWS,
+    *peers.ROWS,
     *huge.ROWS,
     *noise.ROWS,
     *sending.ROWS,
