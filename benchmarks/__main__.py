@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from .measuring import Result, measure, missing
+from .plot import svg
 from .rows import Figure, Ratio
 from .table import ROWS, pick
 
@@ -34,6 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", help="names of rows, separated by commas; R3 means every case of R3")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the medians to this file")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the table as an SVG")
     parser.add_argument("--rounds", type=int, default=7, help="how many rounds a ratio has, 7 by default")
     parser.add_argument("--size", type=float, default=1.0, help="how much a round works off, 1 by default")
     options = parser.parse_args()
@@ -49,6 +51,8 @@ def main() -> None:
     print(f"{len(results)} rows in {time.monotonic() - began:.0f} s, {over} over their bar")
     if options.json is not None:
         options.json.write_text(json.dumps({result.row.name: stored(result) for result in results}, indent=2) + "\n")
+    if options.plot is not None:
+        options.plot.write_text(svg(results))
 
 
 def stored(result: Result) -> dict[str, object]:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import subprocess
 import sys
-import tempfile
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def call(module: str, function: str, *numbers: float) -> float:
+    """``function(*numbers)`` of a module of this package."""
+    return float(getattr(import_module(f"benchmarks.{module}"), function)(*numbers))
+
+
 def in_fresh_process(module: str, function: str, *numbers: float) -> float:
-    """What ``function(*numbers)`` of a module of this package gives in a new interpreter."""
+    """The same in a new interpreter."""
     command = [sys.executable, "-m", "benchmarks.fresh", module, function, *map(str, numbers)]
     return float(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.split()[-1])
 
@@ -35,14 +41,16 @@ class Import:
         self.loaded = frozenset(loaded)
 
 
-def imported(*modules: str) -> dict[str, list[Import]]:
-    """For every module, three processes that import it.
+@cache
+def imported(runs: int, *modules: str) -> dict[str, list[Import]]:
+    """For every module, so many processes that import it.
 
-    Without ``site``, whose hooks would load half of it before; with compiled files, which are made first.
+    Without ``site``, whose hooks would load half of it before; with compiled files, which installed packages have and
+    which are made here for the core.
     """
     code = (
         "import sys, time\n"
-        f"sys.path[:] = {[str(ROOT), *sys.path]!r}\n"
+        "sys.path[:] = {path!r}\n"
         "def memory():\n"
         "    with open('/proc/self/statm') as file: return int(file.read().split()[1])\n"
         "def now():\n"
@@ -50,20 +58,18 @@ def imported(*modules: str) -> dict[str, list[Import]]:
         "before, began = memory(), now()\n"
         "import {module}\n"
         "spent = now() - began\n"
-        f"print(spent, (memory() - before) * {os.sysconf('SC_PAGE_SIZE')}, *sys.modules)\n"
+        "print(spent, (memory() - before) * {page}, *sys.modules)\n"
     )
     found: dict[str, list[Import]] = {module: [] for module in modules}
-    with tempfile.TemporaryDirectory(prefix="imports") as cache:
-        environment = {**os.environ, "PYTHONPYCACHEPREFIX": cache}
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        for round in range(4):
-            for module in modules:
-                command = [sys.executable, "-S", "-c", code.replace("{module}", module)]
-                out = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
-                if round:
-                    found[module].append(Import(*out.split()))
+    compileall.compile_dir(ROOT / "acp_core", quiet=2)
+    for _ in range(runs):
+        for module in modules:
+            text = code.format(path=[str(ROOT), *sys.path], module=module, page=os.sysconf("SC_PAGE_SIZE"))
+            command = [sys.executable, "-S", "-c", text]
+            out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+            found[module].append(Import(*out.split()))
     return found
 
 
 if __name__ == "__main__":
-    print(getattr(import_module(f"benchmarks.{sys.argv[1]}"), sys.argv[2])(*map(float, sys.argv[3:])))
+    print(call(sys.argv[1], sys.argv[2], *map(float, sys.argv[3:])))

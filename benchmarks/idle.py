@@ -162,8 +162,8 @@ class Writer(asyncio.Transport):
         """Nothing."""
 
     def is_closing(self) -> bool:
-        """Never."""
-        return False
+        """It needs no closing."""
+        return True
 
 
 def official_connection() -> object:
@@ -177,8 +177,7 @@ def official_connection() -> object:
     reader = asyncio.StreamReader()
     writer = asyncio.StreamWriter(Writer(), asyncio.StreamReaderProtocol(reader), reader, loop)
     client: Any = Client()
-    # Its streams are called the other way round: what it writes to comes first.
-    return acp.ClientSideConnection(client, writer, reader), writer, reader
+    return acp.connect_to_agent(client, writer, reader), writer, reader
 
 
 async def official_bytes(count: int) -> float:

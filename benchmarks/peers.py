@@ -140,12 +140,12 @@ async def acp_client(command: list[str], expected: int) -> float:
     return spent
 
 
-def against(peer: Client, own: Client, lines: Lines) -> float:
+def against(peer: Client, own: Client, lines: Lines, rounds: int) -> float:
     """The CPU of a peer, in ours: the median of a few rounds in this process."""
     rng = random.Random(5)
     ratios = []
     with streaming(lines) as command:
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             spent: dict[Client, float] = {}
             for client in rng.sample([peer, own], 2):
                 spent[client] = asyncio.run(client(command, len(lines)))
@@ -157,10 +157,15 @@ PEERS: tuple[Client, ...] = (official, acp_client)
 OWN: tuple[Client, ...] = (ours_raw, ours_typed)
 
 
+def rounds_of(size: float) -> int:
+    """How often each works the lines off in a process."""
+    return max(1, round(ROUNDS * min(size, 1.0)))
+
+
 def ratio(peer: float, own: float, kind: float, size: float) -> float:
     """What a fresh process is asked for."""
-    kind = int(kind)
-    return against(PEERS[int(peer)], OWN[int(own)], DATA[kind](max(20, round(COUNTS[kind] * size))))
+    lines = DATA[int(kind)](max(20, round(COUNTS[int(kind)] * size)))
+    return against(PEERS[int(peer)], OWN[int(own)], lines, rounds_of(size))
 
 
 def in_a_fresh_one(peer: Client, own: Client, kind: int) -> Callable[[float], float]:
@@ -172,7 +177,7 @@ def own_seconds(kind: float, size: float) -> float:
     """The core's CPU, every field read."""
     lines = lines_of(int(kind), size)
     with streaming(lines) as command:
-        return statistics.median(asyncio.run(ours_typed(command, len(lines))) for _ in range(ROUNDS))
+        return statistics.median(asyncio.run(ours_typed(command, len(lines))) for _ in range(rounds_of(size)))
 
 
 def lines_of(kind: int, size: float) -> Lines:
@@ -180,11 +185,16 @@ def lines_of(kind: int, size: float) -> Lines:
     return DATA[kind](max(20, round(2 * COUNTS[kind] * size)))
 
 
+def typescript() -> bool:
+    """Whether the TypeScript SDK can run here."""
+    return shutil.which("node") is not None and shutil.which("npm") is not None
+
+
 def against_typescript(kind: int) -> Callable[[float], float | None]:
     """The CPU of the TypeScript SDK, in ours; None without node and npm."""
 
     def take(size: float) -> float | None:
-        if shutil.which("node") is None or shutil.which("npm") is None:
+        if not typescript():
             return None
         from tests.interop.agents import install_pinned
 

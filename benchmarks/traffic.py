@@ -6,6 +6,7 @@ Mean bytes of a line: chunks 244, chunks with other scripts 246, tools 11.5 KB, 
 from __future__ import annotations
 
 import json
+from functools import cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,16 +72,25 @@ def other_chunks(count: int) -> list[bytes]:
     return chunks(count, other=0.15)
 
 
-def source(rng: Random, size: int) -> str:
-    """Text that looks like code, with what JSON has to escape."""
-    lines: list[str] = []
-    length = 0
-    while length < size:
+@cache
+def code() -> tuple[str, ...]:
+    """Lines that look like code, with what JSON has to escape."""
+    rng = generator(6)
+    lines = []
+    for _ in range(997):
         line = "    " * rng.randint(0, 3) + " ".join(rng.choices(WORDS, k=rng.randint(3, 9)))
-        if rng.random() < 0.25:
-            line += f' = "{rng.choice(WORDS)}"'
-        lines.append(line)
-        length += len(line) + 1
+        lines.append(f'{line} = "{rng.choice(WORDS)}"' if rng.random() < 0.25 else line)
+    return tuple(lines)
+
+
+def source(rng: Random, size: int) -> str:
+    """Text of at least ``size`` characters that looks like code."""
+    pool = code()
+    start = rng.randrange(len(pool))
+    lines: list[str] = []
+    while size > 0:
+        lines.append(pool[(start + len(lines)) % len(pool)])
+        size -= len(lines[-1]) + 1
     return "\n".join(lines)
 
 
@@ -89,7 +99,7 @@ def tools(count: int, seed: int = 2) -> list[bytes]:
     rng = generator(seed)
     lines = []
     for number in range(count):
-        size = rng.randint(2000, 20000)
+        size = rng.randint(2000, 19000)
         path = f"/work/src/{rng.choice(WORDS)}.py"
         update: dict[str, object] = {"toolCallId": f"call_{number // 3:08x}"}
         match number % 3:
