@@ -37,6 +37,12 @@ def compact(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
+def parse(line: bytes) -> dict[str, object]:
+    """A message."""
+    value: dict[str, object] = json.loads(line)
+    return value
+
+
 def notification(update: dict[str, object]) -> bytes:
     """An update as a line."""
     return compact({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": SESSION, "update": update}})
