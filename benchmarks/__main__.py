@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from .measuring import Result, measure, missing
+from .page import insert, markdown
 from .plot import svg
 from .rows import Figure, Ratio
 from .table import ROWS, pick
@@ -36,13 +37,15 @@ def main() -> None:
     parser.add_argument("--only", help="names of rows, separated by commas; R3 means every case of R3")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the medians to this file")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the table as an SVG")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="write the table into this Markdown page")
     parser.add_argument("--rounds", type=int, default=7, help="how many rounds a ratio has, 7 by default")
     parser.add_argument("--size", type=float, default=1.0, help="how much a round works off, 1 by default")
     options = parser.parse_args()
     rows = ROWS if options.only is None else pick(options.only.split(","))
     began = time.monotonic()
-    python = f"{platform.python_implementation()} {platform.python_version()}"
-    print(f"{python}, {options.rounds} rounds, size {options.size:g}")
+    system = f"{platform.python_implementation()} {platform.python_version()}, {platform.system()} {platform.machine()}"
+    how = f"{system}, {options.rounds} rounds, size {options.size:g}"
+    print(how)
     results = []
     for result in measure(rows, options.rounds, options.size):
         print(line(result), flush=True)
@@ -53,6 +56,8 @@ def main() -> None:
         options.json.write_text(json.dumps({result.row.name: stored(result) for result in results}, indent=2) + "\n")
     if options.plot is not None:
         options.plot.write_text(svg(results))
+    if options.page is not None:
+        options.page.write_text(insert(options.page.read_text(), markdown(results, f"{how}.")))
 
 
 def stored(result: Result) -> dict[str, object]:

@@ -216,9 +216,9 @@ def collect_official(count: float) -> float:
 
 
 def collection() -> float:
-    """Seconds of CPU of a full collection, the shortest of five."""
+    """Seconds of CPU of a full collection, the shortest of three."""
     spent = []
-    for _ in range(5):
+    for _ in range(3):
         began = time.process_time()
         gc.collect()
         spent.append(time.process_time() - began)

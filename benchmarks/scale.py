@@ -139,11 +139,11 @@ def share(count: int, lines: Lines) -> int:
 
 
 def long_session(size: float) -> float:
-    """The cost of the last updates of a session, in that of the first."""
+    """The cost of the last tenth of a session's updates, in that of the first."""
     client = opened(1, 1)
-    lines = [text.replace(traffic.SESSION.encode(), session_id(0).encode()) for text in traffic.mixed(5000)]
-    parts = cut([text for text in lines if b'"session/update"' in text], READ)
-    rounds = max(6, round(UPDATES * size / len(lines)))
+    updates = [*traffic.chunks(900), *traffic.tools(100)]
+    parts = cut([text.replace(traffic.SESSION.encode(), session_id(0).encode()) for text in updates], READ)
+    rounds = max(10, round(UPDATES * size / len(updates)))
     spent = []
     for _ in range(rounds):
         began = time.process_time()
@@ -152,8 +152,8 @@ def long_session(size: float) -> float:
             for _ in client.events():
                 pass
         spent.append(time.process_time() - began)
-    end = max(3, rounds // 10)
-    return statistics.median(spent[-end:]) / statistics.median(spent[:end])
+    tenth = rounds // 10
+    return statistics.median(spent[-tenth:]) / statistics.median(spent[:tenth])
 
 
 class Soak:

@@ -7,10 +7,12 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import fresh, huge, idle, measuring, peers, traffic
+from benchmarks import fresh, huge, idle, measuring, peers, scale, traffic
+from benchmarks.page import insert
 from benchmarks.rows import Figure, Ratio, Row
 from benchmarks.table import ROWS, pick
 
@@ -59,15 +61,39 @@ def test_the_traffic_is_what_it_says(name: str, bytes_of_a_line: int) -> None:
 
 
 def test_the_command_prints_a_table_and_stores_it(tmp_path: Path) -> None:
-    stored, plot = tmp_path / "found.json", tmp_path / "plot.svg"
-    options = ["--only", "R1,M3", "--rounds", "1", "--size", "0.001", "--json", str(stored), "--plot", str(plot)]
-    out = run("benchmarks", *options)
+    stored, plot, page = (tmp_path / name for name in ("found.json", "plot.svg", "page.md"))
+    page.write_text("before\n<!-- measured -->\nold\n<!-- /measured -->\nafter\n")
+    files = ["--json", str(stored), "--plot", str(plot), "--page", str(page)]
+    out = run("benchmarks", "--only", "R1,M3", "--rounds", "1", "--size", "0.001", *files)
     assert [line.split()[0] for line in out.splitlines()[1:3]] == ["R1", "M3"]
     found = json.loads(stored.read_text())
     assert found["M3"] == {"median": 0.0, "bar": 0, "at_least": False, "ok": True}
     assert found["R1"]["bar"] == 0.9
     assert found["R1"]["ok"] == (found["R1"]["median"] <= 0.9)
-    assert plot.read_text().startswith("<svg") and "R1" in plot.read_text()
+    assert "R1" in plot.read_text()
+    assert ElementTree.parse(plot).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    before, *table, after = page.read_text().splitlines()
+    assert (before, after) == ("before", "after")
+    assert [row.split("|")[1].strip() for row in table if row.startswith("|")] == ["row", "---", "R1", "M3"]
+    assert "old" not in table
+
+
+def test_a_page_without_marks_is_refused() -> None:
+    with pytest.raises(ValueError, match="has no <!-- measured -->"):
+        insert("text\n", "table\n")
+
+
+@pytest.mark.parametrize("row", scale.ROWS, ids=lambda row: row.name)
+def test_every_row_of_the_scale_gives_a_number(row: Row) -> None:
+    [found] = measuring.measure([row], 1, TINY)
+    assert found.median is not None and math.isfinite(found.median)
+
+
+def test_instructions_name_what_they_cannot_count() -> None:
+    command = [sys.executable, "-m", "benchmarks.instructions", "HEAD", "I1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "valgrind is not installed" in done.stderr or "none of I1 can be counted; these can: R1" in done.stderr
 
 
 def test_a_figure_from_a_process_of_its_own() -> None:
