@@ -2,8 +2,8 @@
 
 callgrind counts them, under one interpreter and one hash seed, so that they are the same from run to run, however busy
 the machine is. Each figure is a process with the work minus the same process without it. A row is one of
-``python -m benchmarks`` that has a floor, or the first part of such names (``R3``). It decides nothing; it is for a
-reviewer.
+``python -m benchmarks`` that works in one process, or the first part of such names (``R3``). It decides nothing; it is
+for a reviewer.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from .rows import Arm, Lines, Ratio
-from .table import ROWS, pick
+from . import huge, noise, receiving, sending
+from .rows import Arm, Lines, Ratio, Row
+from .table import pick
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("acp_core", "benchmarks")
+# These rows do all their work in one process and one thread.
+COUNTED: list[Row] = [*receiving.ROWS, *huge.ROWS, *noise.ROWS, *sending.ROWS]
 DEFAULT = ("R1", "R2", "R3", "S1", "S2")
 # What is counted, and the file of its lines.
 Job = tuple[Callable[[Lines], Arm], Path]
@@ -75,7 +78,8 @@ def compare(base: str, rows: list[Ratio], messages: int) -> list[tuple[Ratio, fl
         counts: list[int] = []
         files: list[Path] = []
         for row in rows:
-            lines = row.data(max(50, messages * row.count // 100_000))
+            share = messages * row.count // 100_000
+            lines = row.data(max(50, share) if row.unit == "line" else max(1, share))
             counts.append(len(lines))
             files.append(Path(temporary, row.name))
             files[-1].write_bytes(b"\n".join(lines))
@@ -98,9 +102,9 @@ def main() -> None:
     options = parser.parse_args()
     if shutil.which("valgrind") is None:
         sys.exit("valgrind is not installed: it counts the instructions. On Debian: apt-get install valgrind")
-    rows = [row for row in pick(options.rows) if isinstance(row, Ratio)]
+    rows = [row for row in pick(options.rows) if row in COUNTED and isinstance(row, Ratio)]
     if not rows:
-        names = ", ".join(row.name for row in ROWS if isinstance(row, Ratio))
+        names = ", ".join(row.name for row in COUNTED if isinstance(row, Ratio))
         sys.exit(f"none of {' '.join(options.rows)} can be counted; these can: {names}")
     print(f"{'row':14} {'floor':>8} {'before':>8} {'after':>8} {'change':>8}   {'before':>6} {'after':>6} {'bar':>6}")
     print(f"{'':14} {'instructions per message':>35}   {'of the floor':>20}")
