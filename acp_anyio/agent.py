@@ -15,7 +15,7 @@ from acp_core import (
     ServedSession,
     TurnCancelReceived,
 )
-from acp_core.errors import METHOD_NOT_FOUND
+from acp_core.errors import not_served
 
 from .connection import Link, advertised
 from .stdio import claimed_stdio
@@ -176,9 +176,7 @@ class Server:
             if inspect.isawaitable(result):
                 result = await result
         elif event.key != "session_new":
-            return lambda: connection.respond_error(
-                event.request_id, METHOD_NOT_FOUND, f"{event.method} is not served by this agent"
-            )
+            raise not_served(event.method)
         if event.key not in ACCEPTED:
             answer = _mapping(result)
             return lambda: connection.respond(event.request_id, answer)

@@ -25,7 +25,7 @@ from acp_core import (
     TurnFailed,
 )
 from acp_core.client import CYCLE_ORIGINS
-from acp_core.errors import METHOD_NOT_FOUND
+from acp_core.errors import not_served
 from acp_core.inbox import MIB, TurnToken
 
 from .connection import Link, Waiter, advertised
@@ -453,9 +453,7 @@ class Agent:
     async def _serve(self, event: RequestReceived) -> Callable[[], None]:
         handler = self._handlers.get(event.key or event.method)
         if handler is None:
-            return lambda: self.connection.respond_error(
-                event.request_id, METHOD_NOT_FOUND, f"{event.method} is not served"
-            )
+            raise not_served(event.method)
         found = handler(event)
         result = await found if inspect.isawaitable(found) else found
         body = dict(result) if result is not None else None

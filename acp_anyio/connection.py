@@ -30,7 +30,7 @@ from acp_core import (
     RequestSettled,
     WriteFailed,
 )
-from acp_core.errors import INTERNAL_ERROR, REQUEST_CANCELLED
+from acp_core.errors import handler_failed, request_cancelled
 from acp_core.inbox import MIB, HandlerFailed, Inbox
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ class Link:
         self, event: RequestReceived, scope: anyio.CancelScope, work: Callable[[], Awaitable[Callable[[], None]]]
     ) -> None:
         answer: Callable[[], None] | None = None
-        error = RequestError(REQUEST_CANCELLED, "the request was cancelled")
+        error = request_cancelled()
         try:
             with scope:
                 answer = await work()
@@ -330,7 +330,7 @@ class Link:
     def failed(self, event: Event, why: Exception) -> RequestError:
         """Report what the owner's code raised. Returns what the peer is told: nothing of it."""
         self.report(HandlerFailed(why, event))
-        return RequestError(INTERNAL_ERROR, "internal error")
+        return handler_failed()
 
     def start_soon(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
         """Run a task for as long as the connection lives."""
@@ -560,7 +560,7 @@ def advertised(methods: MethodTable, keys: Iterable[str], markers: Iterable[str]
     capabilities: dict[str, object] = {}
     wanted = {*keys}
     for row in methods:
-        if row.key in wanted and row.gate is not None and row.gate.marker in markers:
+        if row.key in wanted and row.gate is not None and row.gate.marker in markers and row.advertiser == row.handler:
             place = capabilities
             for name in row.gate.path[:-1]:
                 inner = place.setdefault(name, {})

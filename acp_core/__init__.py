@@ -4,22 +4,26 @@ Start with ``ClientConnection`` or ``AgentConnection``. Everything public is nam
 in ``acp_core.schema``, the kit for tests in ``acp_core.testing``.
 """
 
-from .agent import AgentConnection, ServedSession, ServedTurn
-from .attach import TailComparison, compare_tail
-from .client import ClientConnection
-from .closing import ClosingPlan, Grace, StepTimeout
 from .connection import Connection
 from .errors import (
     ACPError,
     AgentExited,
     AgentNotStarted,
+    AuthRequired,
     ConnectionClosed,
     ConsumerTooSlow,
+    InternalError,
+    InvalidParams,
+    InvalidRequest,
     LocalProtocolError,
+    MethodNotFound,
+    ParseError,
     ProtocolError,
     RemoteProtocolError,
+    RequestCancelled,
     RequestError,
     RequestTimeout,
+    ResourceNotFound,
     StreamConflict,
     StreamGap,
     StreamRevision,
@@ -102,26 +106,33 @@ from .events import (
     WriteFailed,
     WriteTextFileRequested,
 )
-from .inbox import HandlerFailed
 from .limits import Limits
 from .methods import V1, Gate, Method, MethodTable
-from .permissions import Policy
-from .projection import TextLedger
-from .sessions import Session, Turn
-from .settlement import StartSettlement
-from .turns import Admission
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .agent import AgentConnection, ServedSession, ServedTurn
+    from .attach import TailComparison, compare_tail
+    from .client import ClientConnection
+    from .closing import ClosingPlan, Grace, StepTimeout
     from .host import HostAdapter, HostLimits
+    from .inbox import HandlerFailed
+    from .methods_unstable import V1_UNSTABLE
+    from .permissions import Policy
+    from .projection import TextLedger
+    from .sessions import Session, Turn
+    from .settlement import StartSettlement
     from .transcript import Entry, MessageEntry, ToolCallEntry, Transcript, TranscriptLoss, TurnEntry, UnknownEntry
+    from .turns import Admission
     from .usage import ERROR_KINDS, Usage, classify_error, turn_usage
+
 
 __version__ = "0.1.0"
 
 __all__ = (
     "ERROR_KINDS",
     "V1",
+    "V1_UNSTABLE",
     "ACPError",
     "Admission",
     "AgentConnection",
@@ -130,6 +141,7 @@ __all__ = (
     "AgentNotStarted",
     "AgentThoughtChunk",
     "AnswerUnmatched",
+    "AuthRequired",
     "AuthenticateRequested",
     "AvailableCommandsUpdate",
     "CancelRequested",
@@ -158,6 +170,9 @@ __all__ = (
     "HostAdapter",
     "HostLimits",
     "Initialized",
+    "InternalError",
+    "InvalidParams",
+    "InvalidRequest",
     "KillTerminalRequested",
     "Limits",
     "LineTooLong",
@@ -168,10 +183,12 @@ __all__ = (
     "Malformed",
     "MessageEntry",
     "Method",
+    "MethodNotFound",
     "MethodTable",
     "NewSessionRequested",
     "Noise",
     "NotificationReceived",
+    "ParseError",
     "PermissionAnswered",
     "PermissionOption",
     "PermissionRequested",
@@ -185,12 +202,14 @@ __all__ = (
     "RemoteProtocolError",
     "ReplayDiscarded",
     "RequestAbandoned",
+    "RequestCancelled",
     "RequestError",
     "RequestReceived",
     "RequestRefused",
     "RequestRepeated",
     "RequestSettled",
     "RequestTimeout",
+    "ResourceNotFound",
     "ResumeSessionRequested",
     "ServedSession",
     "ServedTurn",
@@ -246,10 +265,26 @@ __all__ = (
     "turn_usage",
 )
 
-# Loaded when first used: most programs need none of them, and importing the core stays cheap.
+# Loaded when first used: a client needs no agent, most programs need few of the rest, and importing stays cheap.
 _LATER = {
+    "AgentConnection": "agent",
+    "ServedSession": "agent",
+    "ServedTurn": "agent",
+    "TailComparison": "attach",
+    "compare_tail": "attach",
+    "ClientConnection": "client",
+    "ClosingPlan": "closing",
+    "Grace": "closing",
+    "StepTimeout": "closing",
     "HostAdapter": "host",
     "HostLimits": "host",
+    "HandlerFailed": "inbox",
+    "V1_UNSTABLE": "methods_unstable",
+    "Policy": "permissions",
+    "TextLedger": "projection",
+    "Session": "sessions",
+    "Turn": "sessions",
+    "StartSettlement": "settlement",
     "Entry": "transcript",
     "MessageEntry": "transcript",
     "ToolCallEntry": "transcript",
@@ -257,6 +292,7 @@ _LATER = {
     "TranscriptLoss": "transcript",
     "TurnEntry": "transcript",
     "UnknownEntry": "transcript",
+    "Admission": "turns",
     "ERROR_KINDS": "usage",
     "Usage": "usage",
     "classify_error": "usage",

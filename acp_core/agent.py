@@ -20,10 +20,23 @@ from .errors import (
     clip,
     is_absolute,
     local,
+    refusal,
+    request_error,
     unsupported_stream_revision,
 )
-from .events import get_object, get_str
-from .methods import AGENT, V1, Gate, Method, MethodTable
+from .events import get_object, get_objects, get_str
+from .methods import (
+    AGENT,
+    BOOLEAN_OPTIONS,
+    TERMINAL_LOGINS,
+    UPDATE_GATES,
+    V1,
+    Gate,
+    Method,
+    MethodTable,
+    is_line,
+    wrong_place,
+)
 from .projection import TextLedger
 from .requests import Output, OwnRequest, PeerRequest, Settlement
 from .state import (
@@ -79,6 +92,8 @@ _WHOLE_STATE = frozenset(
         "usage_update",
     }
 )
+# Updates with a rule of their own; text, which comes by the thousand, has none.
+_CHECKED = frozenset({*UPDATE_GATES, "config_option_update", "tool_call", "tool_call_update"})
 # Requests to the client that nobody needs an answer to once their turn is over. What acts on the client's machine is
 # not among them: it settles by itself, and a terminal outlives the turn.
 _OF_A_TURN = frozenset({"session_request_permission", "elicitation_create", "fs_read_text_file"})
@@ -123,6 +138,7 @@ class ServedSession:
         "cwd",
         "last_turn",
         "ledger",
+        "offers",
         "opened_by",
         "owner",
         "prefixes",
@@ -137,6 +153,8 @@ class ServedSession:
         self.session_id = session_id
         self.cwd = cwd
         self.opened_by: str | None = None
+        # What its results and updates have offered: modes, configOptions, models.
+        self.offers: set[str] = set()
         # It was opened here once: its id stays known.
         self.accepted = False
         self.turns: dict[str, ServedTurn] = {}
@@ -210,18 +228,21 @@ class AgentConnection(Connection):
         for method in auth_methods:
             check_type("an auth method", method, dict, "a dict")
         result["authMethods"] = list(auth_methods)
-        self._initialize_result = codec.encode(result, "the result of initialize", self.limits.max_depth)
+        text = codec.encode(result, "the result of initialize", self.limits.max_depth)
         # A copy of its own: what was advertised does not change when the caller's dict does.
-        decoded = codec.decode('{"jsonrpc":"2.0","result":' + self._initialize_result + "}", self.limits.max_depth)
-        copy = get_object(decoded, "result") if isinstance(decoded, dict) else {}
+        decoded = codec.decode('{"jsonrpc":"2.0","result":' + text + "}", self.limits.max_depth)
+        self._initialize_fields = copy = get_object(decoded, "result") if isinstance(decoded, dict) else {}
         self._capabilities = get_object(copy, "agentCapabilities")
-        self._auth_methods = events.get_objects(copy, "authMethods")
+        self._auth_methods = get_objects(copy, "authMethods")
         self._concurrent_prompts = concurrent_prompts
         # A chunk below this, on top of output below this, passes no bound.
         self._chunk_room = min(self.limits.max_line_bytes, self.limits.max_output_bytes // 2)
         self._sessions: dict[str, ServedSession] = {}
         # Own requests that end with a turn, by JSON-RPC id.
         self._of_turns: dict[int, ServedTurn] = {}
+        # Elicitations by URL: those that wait for an answer, by JSON-RPC id, and all that were not completed yet.
+        self._asked_urls: dict[int, str] = {}
+        self._urls: dict[str, None] = {}
 
     # ── Getters ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -365,14 +386,19 @@ class AgentConnection(Connection):
         """
         handle = self._speaking_session(session)
         check_type("update", update, dict, "a dict")
-        if not isinstance(update.get("sessionUpdate"), str):
+        kind = update.get("sessionUpdate")
+        if not isinstance(kind, str):
             local("update.kind", f'an update needs a "sessionUpdate" string: {clip(update)}')
-        if update["sessionUpdate"] not in _WHOLE_STATE:
+        if kind in _CHECKED:
+            self._check_update(kind, update)
+        if kind not in _WHOLE_STATE:
             self._check_history(handle)
             if handle.ledger.revision is not None and not handle.turns:
                 local("turn.revised", f"text of {handle!r} was revised: nothing more is said until the next prompt")
         body = codec.encode(update, "the update", self.limits.max_depth)
         self._send_update(handle, body)
+        if kind == "config_option_update":
+            handle.offers.add("configOptions")
 
     def update_text(
         self,
@@ -480,6 +506,7 @@ class AgentConnection(Connection):
         check_type("tool_call", tool_call, dict, "a dict")
         if not isinstance(tool_call.get("toolCallId"), str):
             local("permission.tool_call", f'tool_call needs a "toolCallId" string: {clip(tool_call)}')
+        check_tool_call(tool_call)
         offered = list(options)
         if not offered:
             local("permission.options", "no option is offered; give at least one to allow and one to reject")
@@ -502,6 +529,46 @@ class AgentConnection(Connection):
         self._set_deadline(request, deadline)
         return request.id
 
+    def request(
+        self,
+        method: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        session: AnySession | str | None = None,
+        deadline: float | None = None,
+        token: object = None,
+    ) -> int:
+        """Send a request to the client, as ``Connection.request``.
+
+        An elicitation by URL stays open until it was refused, or accepted and then completed: until then its
+        ``elicitationId`` cannot be used again.
+
+        Raises:
+            TypeError, LocalProtocolError: as ``Connection.request``; or an elicitation lacks its scope, its form or an
+                id of its own.
+        """
+        id = super().request(method, params, session=session, deadline=deadline, token=token)
+        if self._requests[id].method.key == "elicitation_create" and params is not None and params["mode"] == "url":
+            name = str(params["elicitationId"])
+            self._asked_urls[id] = name
+            self._urls[name] = None
+            if len(self._urls) > self.limits.max_open_requests:
+                del self._urls[next(iter(self._urls))]
+        return id
+
+    def notify(
+        self, method: str, params: Mapping[str, object] | None = None, *, session: AnySession | str | None = None
+    ) -> None:
+        """Send a notification to the client, as ``Connection.notify``. One that completes an elicitation goes out once.
+
+        Raises:
+            TypeError, LocalProtocolError: as ``Connection.notify``; or no such elicitation is open.
+        """
+        super().notify(method, params, session=session)
+        row = self.methods.find(method)
+        if row is not None and row.key == "elicitation_complete" and params is not None:
+            self._urls.pop(str(params.get("elicitationId")), None)
+
     # ── Answers ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _respond_value(self, request: PeerRequest, result: dict[str, object]) -> None:
@@ -521,6 +588,8 @@ class AgentConnection(Connection):
                 for item in sessions
             ):
                 local("session.list", f'an answer has "sessions", each with its sessionId and cwd: {clip(result)}')
+        if key == "session_set_config_option":
+            self._check_options("the answer", result.get("configOptions"), get_str(request.params, "configId"))
         body = codec.encode(result, "the result", self.limits.max_depth)
         super()._respond(request, body)
         session = request.session
@@ -545,11 +614,16 @@ class AgentConnection(Connection):
             if session_id is not None and session_id != session.session_id:
                 local("session.id", f"session_id is {clip(session_id)}, but {session.session_id!r} was asked for")
             result = {name: value for name, value in result.items() if name != "sessionId"}
+        if result.get("configOptions") is not None:
+            self._check_options("the answer", result["configOptions"])
         super()._respond(request, codec.encode(result, "the result", self.limits.max_depth))
         if isinstance(session_id, str):
             session.session_id = session_id
             self._sessions[session_id] = session
         session.opened_by = None
+        # A session that is opened again may say less than at first; null takes back.
+        session.offers |= {name for name, value in result.items() if value is not None}
+        session.offers -= {name for name, value in result.items() if value is None}
         session.accepted = True
         session.move("accept")
 
@@ -602,12 +676,12 @@ class AgentConnection(Connection):
         """Nobody waits for this answer any more: the turn that asked is over."""
         if request.state in (WAITING, QUEUED):
             request.cancel_asked = True
-            error = RequestError(REQUEST_CANCELLED, "the turn was over before the request was sent")
+            error = request_error(REQUEST_CANCELLED, "the turn was over before the request was sent")
             self._settle(request, "withdraw", Settlement("withdrawn", NOT_SENT, error=error), self._now)
             return
         if not request.cancel_asked:
             self._send_cancel(request)
-        error = RequestError(REQUEST_CANCELLED, "the turn was over before the answer came")
+        error = request_error(REQUEST_CANCELLED, "the turn was over before the answer came")
         self._settle(request, "give_up", Settlement("closed", request.dispatch, error=error), self._now)
 
     def _revised(self, session: ServedSession, ledger: TextLedger, why: StreamRevision) -> None:
@@ -627,8 +701,7 @@ class AgentConnection(Connection):
         if turn.cancelled:
             self._answer(codec.result_line(request.rpc_id, '{"stopReason":"cancelled"}'))
         else:
-            data = codec.encode(error.data, "the error's data", self.limits.max_depth)
-            self._answer(codec.error_line(request.rpc_id, error.code, error.message, data))
+            self._answer_error(request.rpc_id, error)
         self._abandoned(request, "text that was sent was revised")
         self._turn_over(session, turn)
 
@@ -643,7 +716,7 @@ class AgentConnection(Connection):
             else:
                 super()._respond_error(request, code, message, data)
             kept = None if data is None else codec.decode(f'{{"jsonrpc":"2.0","data":{data}}}', self.limits.max_depth)
-            turn.given = RequestError(code, message, kept.get("data") if isinstance(kept, dict) else None)
+            turn.given = request_error(code, message, kept.get("data") if isinstance(kept, dict) else None)
             self._turn_over(session, turn)
             return
         super()._respond_error(request, code, message, data)
@@ -695,78 +768,99 @@ class AgentConnection(Connection):
 
     # ── Requests and notifications of the client ────────────────────────────────────────────────────────────────────
 
-    def _gate_peer(self, row: Method, params: JsonObject) -> tuple[int, str] | None:
+    def _gate_peer(self, row: Method, params: JsonObject) -> RequestError | None:
         if row.key == "initialize":
             if self._version is not None:
-                return INVALID_REQUEST, "initialize goes out once, at the start"
+                message = "initialize goes out once, at the start"
+                return refusal(INVALID_REQUEST, message, "method", "initialize.once")
             if self._state != NEW:
-                return INTERNAL_ERROR, f"the connection is {self._state}: the answer cannot be written"
+                message = f"the connection is {self._state}: the answer cannot be written"
+                return refusal(INTERNAL_ERROR, message, "request", "connection.write_failed")
             version = params.get("protocolVersion")
             if version.__class__ is not int or not 0 <= version <= 65535:
-                return INVALID_PARAMS, f"protocolVersion must be an integer from 0 to 65535, not {clip(version)}"
+                message = f"protocolVersion must be an integer from 0 to 65535, not {clip(version)}"
+                return refusal(INVALID_PARAMS, message, "protocolVersion", "initialize.version")
             return None
         if self._version is None:
-            return INVALID_REQUEST, f"{row.wire} came before initialize"
-        if row.key == "authenticate" and not self._auth_methods:
-            return METHOD_NOT_FOUND, "no way to log in was advertised"
+            return refusal(INVALID_REQUEST, f"{row.wire} came before initialize", "method", "initialize.first")
+        if row.key == "authenticate":
+            if not self._auth_methods:
+                return refusal(METHOD_NOT_FOUND, "no way to log in was advertised", "method", "capability.missing")
+            method_id = params.get("methodId")
+            for offered in self._auth_methods:
+                if offered.get("id") == method_id and offered.get("type") != "terminal":
+                    return None
+            message = f"no login {clip(method_id)} to be asked for here was advertised"
+            return refusal(INVALID_PARAMS, message, "methodId", "auth.method")
         return super()._gate_peer(row, params)
 
     def _admit(self, rpc_id: int | str, row: Method, params: JsonObject, line: str | bytes, at: float) -> None:
         if row.key == "initialize":
             self._answer_initialize(rpc_id, params, at)
             return
-        refusal = self._session_refusal(row, params)
-        if refusal is not None:
-            self._refuse(rpc_id, row.wire, params, refusal[0], refusal[1], line, at)
+        refused = self._params_refusal(row, params)
+        if refused is not None:
+            self._refuse(rpc_id, row.wire, params, refused, line, at)
             return
         super()._admit(rpc_id, row, params, line, at)
 
-    def _session_refusal(self, row: Method, params: JsonObject) -> tuple[int, str] | None:
-        """Why a request about a session cannot be raised: code and reason, or None."""
+    def _params_refusal(self, row: Method, params: JsonObject) -> RequestError | None:
+        """The error for a request whose params cannot be, or whose session is not there; or None."""
+        wrong = wrong_place(row, params)
+        if wrong is not None:
+            return refusal(INVALID_PARAMS, wrong[2], wrong[0], wrong[1])
         if not row.session and row.key != "session_new":
             return None
         if row.key in _SETUP:
-            fault = self._bad_directories(params)
-            if fault:
-                return INVALID_PARAMS, fault
-        if row.key == "session_new":
-            return None
+            refused = self._bad_directories(params)
+            if refused is not None or row.key == "session_new":
+                return refused
         session_id = get_str(params, "sessionId")
         session = self._sessions.get(session_id or "")
         if session_id is None:
-            return INVALID_PARAMS, "params have no sessionId string"
+            return refusal(INVALID_PARAMS, "params have no sessionId string", "sessionId", "session.id")
         name = f"session {clip(session_id)}"
         if row.key in _SETUP:
             if session is not None and session.state not in (IDLE, CLOSED):
-                return INVALID_REQUEST, f"{name} is {session.state}"
+                return refusal(INVALID_REQUEST, f"{name} is {session.state}", "sessionId", "session.open")
             if session is None and len(self._sessions) >= self.limits.max_sessions:
-                return INTERNAL_ERROR, f"{self.limits.max_sessions} sessions are known here"
+                message = f"{self.limits.max_sessions} sessions are known here"
+                return refusal(INTERNAL_ERROR, message, "request", "limits.max_sessions")
             return None
         if session is None or session.state in (CLOSED, LOADING, RESUMING):
-            return RESOURCE_NOT_FOUND, f"{name} is not open here"
+            return refusal(RESOURCE_NOT_FOUND, f"{name} is not open here", "sessionId", "session.unknown")
         if session.state == CLOSING and row.key != "session_close":
-            return RESOURCE_NOT_FOUND, f"{name} is being closed"
+            return refusal(RESOURCE_NOT_FOUND, f"{name} is being closed", "sessionId", "session.ended")
+        if row.presence and row.presence not in session.offers:
+            message = f"{row.wire} needs {row.presence}, which {name} does not offer"
+            return refusal(METHOD_NOT_FOUND, message, "method", "capability.missing", capability=row.presence)
         if row.key == "session_prompt":
             if session.state != IDLE and not self._concurrent_prompts:
-                return INVALID_REQUEST, f"{name} is {session.state}: one prompt at a time"
+                message = f"{name} is {session.state}: one prompt at a time"
+                return refusal(INVALID_REQUEST, message, "sessionId", "turn.one_at_a_time")
             if not isinstance(params.get("prompt"), list):
-                return INVALID_PARAMS, "params have no prompt list"
+                return refusal(INVALID_PARAMS, "params have no prompt list", "prompt", "prompt.content")
         return None
 
-    def _bad_directories(self, params: JsonObject) -> str:
-        """What is wrong with the directories of a session that is to be opened; "" for nothing (spec.md 66 and 68)."""
+    def _bad_directories(self, params: JsonObject) -> RequestError | None:
+        """What is wrong with the directories of a session that is to be opened, or None (spec.md rules 66 and 68)."""
+
+        def bad(field: str, message: str, reason: str = "path.absolute") -> RequestError:
+            return refusal(INVALID_PARAMS, message, field, reason)
+
         cwd = params.get("cwd")
         if not isinstance(cwd, str) or not is_absolute(cwd):
-            return f"cwd must be an absolute path, not {clip(cwd)}"
+            return bad("cwd", f"cwd must be an absolute path, not {clip(cwd)}")
         further = params.get("additionalDirectories", [])
         if not isinstance(further, list):
-            return f"additionalDirectories must be a list, not {clip(further)}"
+            return bad("additionalDirectories", f"additionalDirectories must be a list, not {clip(further)}")
         for directory in further:
             if not isinstance(directory, str) or not is_absolute(directory):
-                return f"additional directories are absolute paths, not {clip(directory)}"
+                return bad("additionalDirectories", f"additional directories are absolute paths, not {clip(directory)}")
         if further and not _ADDITIONAL.open(self._capabilities):
-            return f"additionalDirectories need the capability {_ADDITIONAL}, which was not advertised"
-        return ""
+            message = f"additionalDirectories need the capability {_ADDITIONAL}, which was not advertised"
+            return bad("additionalDirectories", message, "capability.missing")
+        return None
 
     def _session_of(self, row: Method, params: JsonObject) -> tuple[AnySession | None, Turn | None]:
         session_id = get_str(params, "sessionId")
@@ -811,10 +905,14 @@ class AgentConnection(Connection):
     def _answer_initialize(self, rpc_id: int | str, params: JsonObject, at: float) -> None:
         # Any other version is answered with the one that is spoken here; the client decides (spec.md rule 26).
         self._state = move(CONNECTION, self._state, "initialize")
-        self._answer(codec.result_line(rpc_id, self._initialize_result))
+        self._peer_capabilities = get_object(params, "clientCapabilities")
+        if not TERMINAL_LOGINS.open(self._peer_capabilities):
+            # Such a login needs a client that can run it (spec.md rule 45).
+            self._auth_methods = [one for one in self._auth_methods if one.get("type") != "terminal"]
+        fields = {**self._initialize_fields, "authMethods": self._auth_methods}
+        self._answer(codec.result_line(rpc_id, codec.encode(fields, "the result", self.limits.max_depth)))
         self._state = move(CONNECTION, self._state, "initialized")
         self._version = self.methods.version
-        self._peer_capabilities = get_object(params, "clientCapabilities")
         self._emit(
             events.Initialized(self._version, self._peer_capabilities, get_object(params, "clientInfo"), [], params, at)
         )
@@ -859,6 +957,11 @@ class AgentConnection(Connection):
 
     def _settled(self, request: OwnRequest, settlement: Settlement, at: float) -> None:
         self._of_turns.pop(request.id, None)
+        asked = self._asked_urls.pop(request.id, None)
+        result = settlement.result
+        if asked is not None and not (isinstance(result, dict) and result.get("action") == "accept"):
+            # Accepting is consent; what was consented to is over when it is completed (spec.md rule 115).
+            self._urls.pop(asked, None)
         super()._settled(request, settlement, at)
 
     def _new_request(
@@ -929,12 +1032,68 @@ class AgentConnection(Connection):
     def _outgoing_params(
         self, row: Method, params: Mapping[str, object] | None, session: AnySession | str | None
     ) -> tuple[AnySession | None, str]:
-        if row.key == "elicitation_create" and isinstance(params, dict):
-            # Each mode has a capability of its own; an empty object advertises none (spec.md rule 44).
-            gate = Gate("object", "elicitation", get_str(params, "mode") or "")
-            if not gate.open(self._peer_capabilities):
-                local("capability.missing", f"{row.wire} needs the capability {gate}, which was not advertised")
+        if row.key == "elicitation_create":
+            self._check_elicitation(row, params if isinstance(params, dict) else {}, session is not None)
+        elif row.key == "elicitation_complete" and isinstance(params, dict):
+            if params.get("elicitationId") not in self._urls:
+                local(
+                    "elicitation.unknown",
+                    f"no elicitation {clip(params.get('elicitationId'))} by URL is open on this connection; each is "
+                    "completed once, towards the client that was asked",
+                )
         return super()._outgoing_params(row, params, session)
+
+    def _check_elicitation(self, row: Method, params: Mapping[str, object], in_session: bool) -> None:
+        """An elicitation names its mode and scope, and has what the mode needs (spec.md rules 20, 44, 110, 111)."""
+        mode = params.get("mode")
+        # Each mode has a capability of its own; an empty object advertises none.
+        gate = Gate("object", "elicitation", mode if isinstance(mode, str) else "")
+        if not gate.open(self._peer_capabilities):
+            local("capability.missing", f"{row.wire} needs the capability {gate}, which was not advertised")
+        if not in_session and not isinstance(params.get("sessionId"), str):
+            if not isinstance(params.get("requestId"), (int, str)):
+                local("elicitation.scope", "an elicitation is about a session or a request: give session= or requestId")
+        if mode == "form":
+            form = params.get("requestedSchema")
+            if (
+                not isinstance(form, dict)
+                or form.get("type") != "object"
+                or not isinstance(form.get("properties"), dict)
+            ):
+                local("elicitation.form", f'requestedSchema needs "type": "object" and "properties": {clip(form)}')
+        if mode == "url":
+            name = params.get("elicitationId")
+            if not isinstance(name, str) or not name:
+                local("elicitation.id", f"elicitationId is {clip(name)}; give each elicitation by URL a str of its own")
+            if name in self._urls:
+                local("elicitation.id", f"elicitation {clip(name)} is open already; an open one's id is not used twice")
+
+    def _check_update(self, kind: str, update: Mapping[str, object]) -> None:
+        gate = UPDATE_GATES.get(kind)
+        if gate is not None and not gate.open(self._peer_capabilities):
+            local("capability.missing", f"{kind} needs the client's capability {gate}, which was not advertised")
+        if kind == "config_option_update":
+            self._check_options("the update", update.get("configOptions"))
+        elif gate is None:
+            check_tool_call(update)
+
+    def _check_options(self, what: str, options: object, config_id: str | None = None) -> None:
+        """Configuration options go out as the complete list, each with its value (spec.md rules 43 and 104)."""
+        if not isinstance(options, list):
+            local("config.list", f'{what} needs "configOptions", the complete list of options, not {clip(options)}')
+        known = []
+        for option in options:
+            if not isinstance(option, dict) or not isinstance(option.get("id"), str):
+                local("config.option", f"an option needs an id string: {clip(option)}")
+            if option.get("currentValue") is None:
+                local("config.value", f"option {clip(option['id'])} has no currentValue; every option has one")
+            if option.get("type") == "boolean" and not BOOLEAN_OPTIONS.open(self._peer_capabilities):
+                local(
+                    "capability.missing", f"boolean option {clip(option['id'])} needs the capability {BOOLEAN_OPTIONS}"
+                )
+            known.append(option["id"])
+        if config_id is not None and config_id not in known:
+            local("config.list", f"{what} leaves out option {clip(config_id)}, which was set; the list is complete")
 
     def _named_session(self, session: AnySession | str) -> tuple[ServedSession | None, str]:
         handle = self._speaking_session(self._own_session(session))
@@ -943,3 +1102,19 @@ class AgentConnection(Connection):
     def _ending(self, reason: str, at: float) -> None:
         for session in self._sessions.values():
             session.move("close")
+
+
+def check_tool_call(fields: Mapping[str, object]) -> None:
+    """Refuse a tool call with a place that cannot be one: paths are absolute, lines count from 1 (spec.md rule 12)."""
+    places = [("a location", place) for place in _objects(fields.get("locations"))]
+    places += [("a diff", part) for part in _objects(fields.get("content")) if part.get("type") == "diff"]
+    for what, place in places:
+        path, line = place.get("path"), place.get("line")
+        if not isinstance(path, str) or not is_absolute(path):
+            local("path.absolute", f"the path of {what} is {clip(path)}; paths of the protocol are absolute")
+        if line is not None and not is_line(line):
+            local("line.from_1", f"the line of {what} is {clip(line)}; lines count from 1")
+
+
+def _objects(value: object) -> list[JsonObject]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

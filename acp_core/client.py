@@ -17,6 +17,8 @@ from .errors import (
     check_type,
     clip,
     local,
+    refusal,
+    request_error,
 )
 from .events import get_list, get_object, get_objects, get_str
 from .methods import V1, Gate, Method, MethodTable
@@ -475,7 +477,7 @@ class ClientConnection(ReattachingClient):
     def _withdraw_prompt(self, request: OwnRequest) -> None:
         if request.turn is not None:
             request.turn.cancel_asked = "owner"
-        error = RequestError(REQUEST_CANCELLED, "the prompt was withdrawn before it was sent")
+        error = request_error(REQUEST_CANCELLED, "the prompt was withdrawn before it was sent")
         self._settle(request, "withdraw", Settlement("withdrawn", NOT_SENT, error=error), self._now)
 
     def _prompt_deadline(self, session: Session, request: OwnRequest, at: float) -> None:
@@ -739,14 +741,15 @@ class ClientConnection(ReattachingClient):
             return session, None
         return session, session.turn
 
-    def _gate_peer(self, row: Method, params: JsonObject) -> tuple[int, str] | None:
-        refusal = super()._gate_peer(row, params)
-        if refusal is None and row.key == "elicitation_create":
+    def _gate_peer(self, row: Method, params: JsonObject) -> RequestError | None:
+        refused = super()._gate_peer(row, params)
+        if refused is None and row.key == "elicitation_create":
             mode = get_str(params, "mode") or ""
             gate = ELICITATION_MODES.get(mode)
             if gate is None or not gate.open(self._capabilities):
-                return INVALID_PARAMS, f"elicitation mode {clip(mode)} was not advertised"
-        return refusal
+                message = f"elicitation mode {clip(mode)} was not advertised"
+                return refusal(INVALID_PARAMS, message, "mode", "capability.missing")
+        return refused
 
     def _admit(self, rpc_id: int | str, row: Method, params: JsonObject, line: str | bytes, at: float) -> None:
         if self._window is not None and not self._replaying:
@@ -767,7 +770,8 @@ class ClientConnection(ReattachingClient):
         session_id = get_str(params, "sessionId")
         reason = f"session {clip(session_id)} is not open on this connection"
         if row.key != "session_request_permission":
-            self._refuse(rpc_id, row.wire, params, RESOURCE_NOT_FOUND, reason, line, at)
+            error = refusal(RESOURCE_NOT_FOUND, reason, "sessionId", "session.unknown")
+            self._refuse(rpc_id, row.wire, params, error, line, at)
             return
         self._emit(events.RequestRefused(rpc_id, row.wire, params, session_id, 0, f"cancelled: {reason}", line, at))
         if self._answerable(rpc_id):

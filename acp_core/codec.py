@@ -30,8 +30,9 @@ ERROR = "error"
 ERROR_WITHOUT_ID = "error_without_id"
 
 _SPACE = " \t\r\n"
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
-_BLANKS = re.compile(r"[ \t\r\n]*")
+# Patterns of the slow paths: compiled (and kept by re) when one is first taken, since importing should cost little.
+_NUMBER = r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?"
+_BLANKS = r"[ \t\r\n]*"
 
 
 class Reject:
@@ -42,6 +43,12 @@ class Reject:
     """
 
     __slots__ = ("code", "kind", "reason", "rule", "value")
+
+    @property
+    def field(self) -> str:
+        """The member that is at fault, or ``line`` for the whole of it."""
+        kind, _, name = self.rule.partition(".")
+        return name if kind == "jsonrpc" and name in ("id", "method", "params", "result", "error") else "line"
 
     def __init__(self, kind: str, rule: str, reason: str, code: int, value: JsonObject | None = None) -> None:
         self.kind = kind
@@ -202,9 +209,10 @@ def _parse_iteratively(text: str, max_depth: int) -> object:
     keys: list[str] = []
     position = 0
     length = len(text)
+    blanks = re.compile(_BLANKS)
 
     def skip(index: int) -> int:
-        found = _BLANKS.match(text, index)
+        found = blanks.match(text, index)
         return found.end() if found else index
 
     def key_at(index: int) -> int:
@@ -264,7 +272,7 @@ def _scalar(text: str, position: int) -> tuple[object, int]:
     for name, value in (("true", True), ("false", False), ("null", None)):
         if text.startswith(name, position):
             return value, position + len(name)
-    found = _NUMBER.match(text, position)
+    found = re.compile(_NUMBER).match(text, position)
     if found is None:
         raise ValueError(f"no value at character {position}")
     digits = found.group()
@@ -389,7 +397,7 @@ def answered_id(reject: Reject, line: str | bytes) -> int | None:
     return rpc_id if isinstance(rpc_id, int) and not isinstance(rpc_id, bool) else loose_id(rpc_id)
 
 
-_TAIL_ID = re.compile(rb',[ \t]*"id"[ \t]*:[ \t]*(-?[0-9]{1,18}|"[^"\\\x00-\x1f]{0,200}")[ \t]*\}[ \t]*$')
+_TAIL_ID = rb',[ \t]*"id"[ \t]*:[ \t]*(-?[0-9]{1,18}|"[^"\\\x00-\x1f]{0,200}")[ \t]*\}[ \t]*$'
 
 
 def trusted_id(head: bytes, tail: bytes) -> tuple[int | str | None, bool]:
@@ -407,7 +415,7 @@ def trusted_id(head: bytes, tail: bytes) -> tuple[int | str | None, bool]:
     if not is_request and nested not in ("result", "error") and not members.keys() & {"result", "error"}:
         return None, False
     head_id = members.get("id")
-    closing = _TAIL_ID.search(tail)
+    closing = re.search(_TAIL_ID, tail)
     tail_id = _scan_leniently(closing.group(1).decode("utf-8", "replace"), 0)[0] if closing else None
     found = head_id if is_request_id(head_id) else None
     if found is None:
@@ -454,7 +462,7 @@ def _scalar_members(head: bytes) -> tuple[JsonObject, str]:
 
 
 def _blank_end(text: str, position: int) -> int:
-    found = _BLANKS.match(text, position)
+    found = re.compile(_BLANKS).match(text, position)
     return found.end() if found else position
 
 

@@ -24,10 +24,12 @@ from .errors import (
     check_type,
     clip,
     local,
+    refusal,
+    request_error,
 )
 from .framing import BLOCK, Framer, LongLine
 from .limits import Limits
-from .methods import AGENT, BOTH, CLIENT, NOTIFICATION_KIND, REQUEST_KIND, V1, Method, MethodTable
+from .methods import AGENT, BOTH, CLIENT, NOTIFICATION_KIND, REQUEST_KIND, V1, Method, MethodTable, wrong_place
 from .requests import Output, OwnRequest, PeerRequest, Settlement, Tombstones
 from .state import BROKEN, CONNECTION, FORGOTTEN, INCOMING, NEW, OVER, QUEUED, REQUEST, WAITING, allows, move
 from .timers import Timers
@@ -435,7 +437,7 @@ class Connection:
         if is_request:
             if self._answerable(rpc_id):
                 message = f"the request is {line.length} bytes long; at most {limit} are read"
-                self._answer(codec.error_line(rpc_id, INVALID_REQUEST, message, None))
+                self._answer_error(rpc_id, refusal(INVALID_REQUEST, message, "line", "limits.max_line_bytes"))
             return
         own_id = rpc_id if isinstance(rpc_id, int) else codec.loose_id(rpc_id)
         if own_id is not None:
@@ -464,7 +466,7 @@ class Connection:
                 return
             rpc_id = value.get("id")
             if "method" in value and isinstance(rpc_id, (int, str)) and self._answerable(rpc_id):
-                self._answer(codec.error_line(rpc_id, reject.code, reject.reason, None))
+                self._answer_error(rpc_id, refusal(reject.code, reject.reason, reject.field, reject.rule))
                 return
         if self.role == CLIENT:
             return
@@ -476,7 +478,12 @@ class Connection:
             self._dropped_answers += 1
             return
         self._error_credit -= 1
-        self._answer(codec.error_line(None, reject.code, reject.reason, None))
+        self._answer_error(None, refusal(reject.code, reject.reason, reject.field, reject.rule))
+
+    def _answer_error(self, rpc_id: int | str | None, error: RequestError) -> None:
+        """Answer with an error of the core's own."""
+        data = None if error.data is None else codec.encode(error.data, "the error's data", self.limits.max_depth)
+        self._answer(codec.error_line(rpc_id, error.code, error.message, data))
 
     def _answerable(self, rpc_id: int | str) -> bool:
         """An error may be written for this id: it is legal, and no open request has it (peer.md P6)."""
@@ -515,7 +522,7 @@ class Connection:
         if message.kind == codec.RESULT:
             settlement = Settlement("result", ANSWERED, result=message.result, raw=raw, line=line)
         else:
-            error = RequestError(message.code, message.message, message.error.get("data"))
+            error = request_error(message.code, message.message, message.error.get("data"))
             settlement = Settlement("error", ANSWERED, error=error, raw=raw, line=line)
         self._settle(request, "answer", settlement, at)
 
@@ -605,14 +612,15 @@ class Connection:
 
     def _peer_request(self, rpc_id: int | str, wire: str, params: JsonObject, line: str | bytes, at: float) -> None:
         row = self.methods.find(wire)
-        if row is None or row.kind != REQUEST_KIND or row.handler not in (self.role, BOTH):
+        if row is None or not row.is_a(REQUEST_KIND) or row.handler not in (self.role, BOTH):
             if wire not in self._extensions:
-                self._refuse(rpc_id, wire, params, METHOD_NOT_FOUND, f"unknown method {clip(wire)}", line, at)
+                error = refusal(METHOD_NOT_FOUND, f"unknown method {clip(wire)}", "method", "method.unknown")
+                self._refuse(rpc_id, wire, params, error, line, at)
                 return
             row = Method("", wire, self.role, event="RequestReceived")
-        refusal = self._gate_peer(row, params)
-        if refusal is not None:
-            self._refuse(rpc_id, wire, params, refusal[0], refusal[1], line, at)
+        refused = self._gate_peer(row, params)
+        if refused is not None:
+            self._refuse(rpc_id, wire, params, refused, line, at)
             return
         self._admit(rpc_id, row, params, line, at)
 
@@ -627,7 +635,8 @@ class Connection:
             self._abandon(older, "the peer used its id for another request", at)
         if len(self._peer_requests) >= self.limits.max_incoming_requests:
             reason = f"{self.limits.max_incoming_requests} requests are open; wait for answers"
-            self._refuse(rpc_id, row.wire, params, INTERNAL_ERROR, reason, line, at)
+            error = refusal(INTERNAL_ERROR, reason, "request", "limits.max_incoming_requests")
+            self._refuse(rpc_id, row.wire, params, error, line, at)
             return
         request_id = f"{self.nonce}.{self._next_peer_request}"
         self._next_peer_request += 1
@@ -649,10 +658,11 @@ class Connection:
         """For a subclass: the session and the turn a request belongs to."""
         return None, None
 
-    def _gate_peer(self, row: Method, params: JsonObject) -> tuple[int, str] | None:
-        """Why a request of the peer is refused: code and reason, or None."""
-        if row.gate is not None and not row.gate.open(self._capabilities):
-            return METHOD_NOT_FOUND, f"{row.wire} needs the capability {row.gate}, which was not advertised"
+    def _gate_peer(self, row: Method, params: JsonObject) -> RequestError | None:
+        """The error that refuses a request of the peer, or None."""
+        if not self._gate_open(row):
+            message = f"{row.wire} needs the capability {row.gate}, which was not advertised"
+            return refusal(METHOD_NOT_FOUND, message, "method", "capability.missing", capability=str(row.gate))
         return None
 
     def _refuse(
@@ -660,20 +670,18 @@ class Connection:
         rpc_id: int | str,
         wire: str,
         params: JsonObject,
-        code: int,
-        reason: str,
+        error: RequestError,
         line: str | bytes,
         at: float,
-        data: str | None = None,
     ) -> None:
         session_id = events.get_str(params, "sessionId")
-        self._emit(events.RequestRefused(rpc_id, wire, params, session_id, code, reason, line, at))
+        self._emit(events.RequestRefused(rpc_id, wire, params, session_id, error.code, error.message, line, at))
         if self._answerable(rpc_id):
-            self._answer(codec.error_line(rpc_id, code, reason, data))
+            self._answer_error(rpc_id, error)
 
     def _peer_notification(self, wire: str, params: JsonObject, line: str | bytes, at: float) -> None:
         row = self.methods.find(wire)
-        known = row is not None and row.kind == NOTIFICATION_KIND and row.handler in (self.role, BOTH)
+        known = row is not None and row.is_a(NOTIFICATION_KIND) and row.handler in (self.role, BOTH)
         if known and row is not None and self._notified(row, params, line, at):
             return
         self._emit(events.NotificationReceived(wire, params, events.get_str(params, "sessionId"), known, line, at))
@@ -894,7 +902,8 @@ class Connection:
         """For a subclass: the owner closes, and what is still unanswered can be answered now."""
 
     def _close_peer_request(self, request: PeerRequest) -> None:
-        self._answer(codec.error_line(request.rpc_id, REQUEST_CANCELLED, "the connection is closing", None))
+        error = refusal(REQUEST_CANCELLED, "the connection is closing", "request", "connection.closing")
+        self._answer_error(request.rpc_id, error)
         self._abandon(request, "the connection was closed", self._now)
 
     def _respond(self, request: PeerRequest, result: str) -> None:
@@ -913,7 +922,7 @@ class Connection:
     def _cancel_own(self, request: OwnRequest) -> None:
         if request.state in (WAITING, QUEUED):
             request.cancel_asked = True
-            error = RequestError(REQUEST_CANCELLED, "the request was withdrawn before it was sent")
+            error = request_error(REQUEST_CANCELLED, "the request was withdrawn before it was sent")
             self._settle(request, "withdraw", Settlement("withdrawn", NOT_SENT, error=error), self._now)
             return
         if not request.cancel_asked:
@@ -953,7 +962,7 @@ class Connection:
             return Method("", wire, BOTH, kind)
         if row.intent:
             local("method.intent", f"{clip(wire)} is not sent by hand: call {row.intent}() instead")
-        if row.kind != kind:
+        if not row.is_a(kind):
             call = "request" if row.kind == REQUEST_KIND else "notify"
             local("method.kind", f"{clip(wire)} is a {row.kind}: use {call}()")
         if row.handler == self.role:
@@ -961,11 +970,16 @@ class Connection:
         self._check_gate(row)
         return row
 
+    def _gate_open(self, row: Method) -> bool:
+        """Whether the side that has to advertise a method does so."""
+        mine = row.advertiser == self.role
+        return row.gate is None or row.gate.open(self._capabilities if mine else self._peer_capabilities)
+
     def _check_gate(self, row: Method) -> None:
-        if row.gate is not None and not row.gate.open(self._peer_capabilities):
+        if not self._gate_open(row):
             local(
                 "capability.missing",
-                f"{row.wire} needs the peer's capability {row.gate}, which it did not advertise",
+                f"{row.wire} needs the capability {row.gate}, which the {row.advertiser} did not advertise",
             )
 
     def _outgoing_params(
@@ -974,6 +988,9 @@ class Connection:
         if params is not None:
             check_type("params", params, dict, "a dict")
         value: dict[str, object] = dict(params) if params is not None else {}
+        wrong = wrong_place(row, value)
+        if wrong is not None:
+            local(wrong[1], f"{row.wire}: {wrong[2]}")
         handle: AnySession | None = None
         if session is not None:
             handle, session_id = self._named_session(session)

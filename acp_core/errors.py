@@ -8,6 +8,8 @@ ACPError
 │  │  └─ StreamConflict     a delta overlaps what was sent, and differs from it
 │  └─ RemoteProtocolError   by the peer: never raised while receiving, carried by an event
 ├─ RequestError             the peer answered a request with an error: no rule was broken
+│  └─ ParseError, InvalidRequest, MethodNotFound, InvalidParams, InternalError, RequestCancelled, AuthRequired,
+│     ResourceNotFound      the same, for the codes that the protocol knows
 ├─ RequestTimeout           no answer in time (also a TimeoutError)
 ├─ ConnectionClosed         the connection ended before the answer came
 │  └─ AgentExited           because the agent's process has ended
@@ -133,6 +135,9 @@ class RequestError(ACPError):
     def __str__(self) -> str:
         return f"{self.message} ({self.code})"
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return request_error, (self.code, self.message, self.data)
+
     @property
     def auth_required(self) -> bool:
         """The code is -32000: authenticate, then ask again."""
@@ -142,6 +147,93 @@ class RequestError(ACPError):
     def cancelled(self) -> bool:
         """The code is -32800: the request was cancelled."""
         return self.code == REQUEST_CANCELLED
+
+
+class _KnownError(RequestError):
+    """An error whose class says its code."""
+
+    known_code = 0
+
+    def __init__(self, message: str, data: object = None) -> None:
+        super().__init__(self.known_code, message, data)
+
+
+class ParseError(_KnownError):
+    """-32700: a line was no JSON."""
+
+    known_code = PARSE_ERROR
+
+
+class InvalidRequest(_KnownError):
+    """-32600: no JSON-RPC message, or one that has no place now."""
+
+    known_code = INVALID_REQUEST
+
+
+class MethodNotFound(_KnownError):
+    """-32601: nobody serves the method, or the capability for it was not advertised."""
+
+    known_code = METHOD_NOT_FOUND
+
+
+class InvalidParams(_KnownError):
+    """-32602: the params do not fit."""
+
+    known_code = INVALID_PARAMS
+
+
+class InternalError(_KnownError):
+    """-32603: it went wrong inside."""
+
+    known_code = INTERNAL_ERROR
+
+
+class RequestCancelled(_KnownError):
+    """-32800: the request was cancelled, by its sender or from inside (spec.md rules 72 and 74)."""
+
+    known_code = REQUEST_CANCELLED
+
+
+class AuthRequired(_KnownError):
+    """-32000: authenticate, then ask again."""
+
+    known_code = AUTH_REQUIRED
+
+
+class ResourceNotFound(_KnownError):
+    """-32002: there is no such file, session or other thing."""
+
+    known_code = RESOURCE_NOT_FOUND
+
+
+_KNOWN: dict[int, type[_KnownError]] = {
+    known.known_code: known
+    for known in (
+        ParseError,
+        InvalidRequest,
+        MethodNotFound,
+        InvalidParams,
+        InternalError,
+        RequestCancelled,
+        AuthRequired,
+        ResourceNotFound,
+    )
+}
+
+
+def request_error(code: int, message: str, data: object = None) -> RequestError:
+    """The error of a code: of its own class where the protocol knows the code, else a plain RequestError."""
+    known = _KNOWN.get(code)
+    return known(message, data) if known is not None else RequestError(code, message, data)
+
+
+def refusal(code: int, message: str, field: str, reason: str, **rest: object) -> RequestError:
+    """An error for the peer. ``data`` names what is wrong and why, for programs.
+
+    ``field`` is a member of the params, or ``method``, ``id``, ``request`` or ``line`` for what is not one of them;
+    ``reason`` is a short stable word, as in ``ProtocolError.rule``.
+    """
+    return request_error(code, message, {"field": field, "reason": reason, **rest})
 
 
 def unsupported_interaction(kind: str) -> RequestError:
@@ -154,6 +246,21 @@ def unsupported_stream_revision() -> RequestError:
     """The error for a prompt whose text was revised after it had been sent (hosts.md M8)."""
     data = {"source": "adapter", "code": "unsupported_stream_revision"}
     return RequestError(INTERNAL_ERROR, "text that was sent has been revised, and cannot be taken back", data)
+
+
+def not_served(method: str) -> RequestError:
+    """The error for a request that the owner has no handler for."""
+    return refusal(METHOD_NOT_FOUND, f"{method} is not served here", "method", "method.not_served")
+
+
+def handler_failed() -> RequestError:
+    """The error for a request whose handler raised: nothing of what it raised is told."""
+    return refusal(INTERNAL_ERROR, "internal error", "request", "handler.failed")
+
+
+def request_cancelled() -> RequestError:
+    """The error for a request that was cancelled (spec.md rule 72)."""
+    return refusal(REQUEST_CANCELLED, "the request was cancelled", "request", "request.cancelled")
 
 
 class RequestTimeout(ACPError, TimeoutError):

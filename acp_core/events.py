@@ -47,6 +47,12 @@ def get_objects(value: JsonObject, key: str) -> list[JsonObject]:
     return [item for item in get_list(value, key) if isinstance(item, dict)]
 
 
+def get_int(value: JsonObject, key: str) -> int | None:
+    """``value[key]`` when it is an integer (a bool is none), else None."""
+    found = value.get(key)
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
 def get_number(value: JsonObject, key: str) -> int | float | None:
     """``value[key]`` when it is a number (a bool is none), else None."""
     found = value.get(key)
@@ -1300,6 +1306,16 @@ class ReadTextFileRequested(RequestReceived):
         """The absolute path, "" when there is none."""
         return get_str(self.params, "path") or ""
 
+    @property
+    def start_line(self) -> int | None:
+        """The line to begin with, from 1 (``line`` on the wire); None for the first, and for what is no integer."""
+        return get_int(self.params, "line")
+
+    @property
+    def limit(self) -> int | None:
+        """How many lines are wanted at most; None for all."""
+        return get_int(self.params, "limit")
+
 
 class WriteTextFileRequested(RequestReceived):
     """The agent wants a file written. When: ``fs.writeTextFile`` was advertised. Do: write it, respond ``{}``."""
@@ -1332,6 +1348,32 @@ class CreateTerminalRequested(TerminalRequest):
     """The agent wants a command started. When: ``terminal`` was advertised. Do: respond ``{"terminalId": str}``."""
 
     __slots__ = ()
+
+    @property
+    def command(self) -> str:
+        """The program to run, "" when there is none."""
+        return get_str(self.params, "command") or ""
+
+    @property
+    def args(self) -> list[str]:
+        """Its arguments."""
+        return [item for item in get_list(self.params, "args") if isinstance(item, str)]
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Environment variables beside the inherited ones, name to value; the last one of a name counts."""
+        pairs = [(get_str(item, "name"), get_str(item, "value")) for item in get_objects(self.params, "env")]
+        return {name: value for name, value in pairs if name is not None and value is not None}
+
+    @property
+    def cwd(self) -> str | None:
+        """The absolute directory to run it in; None for the session's."""
+        return get_str(self.params, "cwd")
+
+    @property
+    def output_byte_limit(self) -> int | None:
+        """How many bytes of output to keep, the last ones; None for no bound."""
+        return get_int(self.params, "outputByteLimit")
 
 
 class TerminalOutputRequested(TerminalRequest):
@@ -1367,6 +1409,38 @@ class ElicitationRequested(RequestReceived):
     def mode(self) -> str:
         """form, url, or a new word."""
         return get_str(self.params, "mode") or ""
+
+    @property
+    def message(self) -> str:
+        """What the user is to be told."""
+        return get_str(self.params, "message") or ""
+
+    @property
+    def requested_schema(self) -> JsonObject:
+        """The form's fields, as on the wire; empty when there are none (spec.md rule 111)."""
+        return get_object(self.params, "requestedSchema")
+
+    @property
+    def url(self) -> str:
+        """Where the user is to go, in mode url."""
+        return get_str(self.params, "url") or ""
+
+    @property
+    def elicitation_id(self) -> str:
+        """The agent's name for it, in mode url: an ``elicitation/complete`` may follow that has it."""
+        return get_str(self.params, "elicitationId") or ""
+
+    @property
+    def tool_call_id(self) -> str | None:
+        """The tool call that it is about."""
+        return get_str(self.params, "toolCallId")
+
+    @property
+    def scope_request(self) -> int | str | None:
+        """The JSON-RPC id of the own request that it is about (``requestId`` on the wire), where it is about no
+        session."""
+        found = self.params.get("requestId")
+        return found if isinstance(found, (int, str)) and not isinstance(found, bool) else None
 
 
 class AuthenticateRequested(RequestReceived):

@@ -16,7 +16,6 @@ from .agent import REVISED, AgentConnection, ServedSession
 from .errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
-    METHOD_NOT_FOUND,
     NOT_SENT,
     LocalProtocolError,
     RequestError,
@@ -25,6 +24,7 @@ from .errors import (
     check_type,
     clip,
     local,
+    not_served,
     unsupported_interaction,
     unsupported_stream_revision,
 )
@@ -1096,7 +1096,7 @@ class HostAdapter:
         elif isinstance(event, events.CloseSessionRequested):
             self._close(event, now)
         else:
-            self._refuse(event.request_id, RequestError(METHOD_NOT_FOUND, f"{event.method} is not served here"))
+            self._refuse(event.request_id, not_served(event.method))
 
     def _with_host(self, event: events.RequestReceived, then: Callable[[float], None], now: float) -> None:
         def go(error: RequestError | None, at: float) -> None:

@@ -24,7 +24,12 @@ LIMITS: tuple[tuple[str, int | float, str, str], ...] = (
     ),
     ("max_output_bytes", 80 * MIB, "bytes", "one of the longest lines and 16 MiB of others may wait for a slow peer"),
     ("max_output_total_bytes", 96 * MIB, "bytes", "automatic answers and cancels still fit where intents are refused"),
-    ("max_open_requests", 4096, "requests", "own requests that wait for an answer: 200 busy sessions and room"),
+    (
+        "max_open_requests",
+        4096,
+        "requests",
+        "own requests and elicitations by URL that are open: 200 busy sessions",
+    ),
     ("max_incoming_requests", 1024, "requests", "the peer's requests that wait for our answer"),
     (
         "max_tombstones",

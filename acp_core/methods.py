@@ -6,7 +6,7 @@ works unchanged.
 
 from __future__ import annotations
 
-from .errors import clip
+from .errors import clip, is_absolute
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,13 +49,29 @@ class Method:
     """One row of the table.
 
     key: the library's name. wire: the name on the wire. handler: the side that handles it (agent, client or both).
-    kind: request or notification. gate: the capability it needs, or None. session: its params name a session.
+    kind: request or notification, or both. gate: the capability it needs, or None. advertiser: the side that advertises
+    it. presence: the member that the result of opening a session must have. session: its params name a session.
     event: the class of the event it becomes, or "" when the core uses it up. intent: the call that sends it, when
-    ``request`` and ``notify`` must not. cancel: the key of the notification that cancels it. stable: part of the
-    stable protocol.
+    ``request`` and ``notify`` must not. cancel: the key of the notification that cancels it. paths, lines: the members
+    of its params that are absolute paths, and line numbers from 1. stable: part of the stable protocol.
     """
 
-    __slots__ = ("cancel", "event", "gate", "handler", "intent", "key", "kind", "session", "stable", "wire")
+    __slots__ = (
+        "advertiser",
+        "cancel",
+        "event",
+        "gate",
+        "handler",
+        "intent",
+        "key",
+        "kind",
+        "lines",
+        "paths",
+        "presence",
+        "session",
+        "stable",
+        "wire",
+    )
 
     def __init__(
         self,
@@ -65,10 +81,14 @@ class Method:
         kind: str = REQUEST_KIND,
         *,
         gate: Gate | None = None,
+        advertiser: str = "",
+        presence: str = "",
         session: bool = False,
         event: str = "",
         intent: str = "",
         cancel: str = "cancel_request",
+        paths: tuple[str, ...] = (),
+        lines: tuple[str, ...] = (),
         stable: bool = True,
     ) -> None:
         self.key = key
@@ -76,10 +96,14 @@ class Method:
         self.handler = handler
         self.kind = kind
         self.gate = gate
+        self.advertiser = advertiser or handler
+        self.presence = presence
         self.session = session
         self.event = event
         self.intent = intent
         self.cancel = cancel
+        self.paths = paths
+        self.lines = lines
         self.stable = stable
 
     def renamed(self, wire: str) -> Method:
@@ -90,15 +114,44 @@ class Method:
             self.handler,
             self.kind,
             gate=self.gate,
+            advertiser=self.advertiser,
+            presence=self.presence,
             session=self.session,
             event=self.event,
             intent=self.intent,
             cancel=self.cancel,
+            paths=self.paths,
+            lines=self.lines,
             stable=self.stable,
         )
 
+    def is_a(self, kind: str) -> bool:
+        """Whether it may come as a request, or as a notification."""
+        return self.kind in (kind, BOTH)
+
     def __repr__(self) -> str:
         return f"Method({self.key!r}, {self.wire!r})"
+
+
+def wrong_place(row: Method, params: Mapping[str, object]) -> tuple[str, str, str] | None:
+    """The first path or line number of ``params`` that cannot be one: its field, the rule and why (spec.md rule 12).
+
+    Absent and null are no path.
+    """
+    for name in row.paths:
+        path = params.get(name)
+        if path is not None and not (isinstance(path, str) and is_absolute(path)):
+            return name, "path.absolute", f"{name} is {clip(path)}; paths of the protocol are absolute"
+    for name in row.lines:
+        line = params.get(name)
+        if line is not None and not is_line(line):
+            return name, "line.from_1", f"{name} is {clip(line)}; lines count from 1"
+    return None
+
+
+def is_line(value: object) -> bool:
+    """Whether a value is a line number: an integer from 1 up."""
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 class MethodTable:
@@ -141,6 +194,17 @@ class MethodTable:
         )
 
 
+# What an agent may offer and say only to a client that advertises it.
+TERMINAL_LOGINS = Gate("bool", "auth", "terminal")
+BOOLEAN_OPTIONS = Gate("object", "session", "configOptions", "boolean")
+UPDATE_GATES = {
+    "plan_update": Gate("object", "plan"),
+    "plan_removed": Gate("object", "plan"),
+    "compaction_update": Gate("object", "session", "compaction"),
+    "compaction_summary_chunk": Gate("object", "session", "compaction"),
+}
+
+
 V1 = MethodTable(
     1,
     (
@@ -173,6 +237,7 @@ V1 = MethodTable(
             AGENT,
             gate=Gate("object", "sessionCapabilities", "list"),
             event="ListSessionsRequested",
+            paths=("cwd",),
         ),
         Method(
             "session_close",
@@ -191,12 +256,19 @@ V1 = MethodTable(
             event="DeleteSessionRequested",
         ),
         Method(
-            "session_set_mode", "session/set_mode", AGENT, session=True, event="SetModeRequested", intent="set_mode"
+            "session_set_mode",
+            "session/set_mode",
+            AGENT,
+            presence="modes",
+            session=True,
+            event="SetModeRequested",
+            intent="set_mode",
         ),
         Method(
             "session_set_config_option",
             "session/set_config_option",
             AGENT,
+            presence="configOptions",
             session=True,
             event="SetConfigOptionRequested",
             intent="set_config_option",
@@ -228,6 +300,8 @@ V1 = MethodTable(
             gate=Gate("bool", "fs", "readTextFile"),
             session=True,
             event="ReadTextFileRequested",
+            paths=("path",),
+            lines=("line",),
         ),
         Method(
             "fs_write_text_file",
@@ -236,6 +310,7 @@ V1 = MethodTable(
             gate=Gate("bool", "fs", "writeTextFile"),
             session=True,
             event="WriteTextFileRequested",
+            paths=("path",),
         ),
         Method(
             "terminal_create",
@@ -244,6 +319,7 @@ V1 = MethodTable(
             gate=Gate("bool", "terminal"),
             session=True,
             event="CreateTerminalRequested",
+            paths=("cwd",),
         ),
         Method(
             "terminal_output",
@@ -293,7 +369,16 @@ V1 = MethodTable(
         ),
         # handled by both
         Method("cancel_request", "$/cancel_request", BOTH, NOTIFICATION_KIND, intent="cancel_request"),
-        # in no schema, yet spoken by agents: sent only where a session's result has `models`
-        Method("session_set_model", "session/set_model", AGENT, session=True, intent="open_session", stable=False),
+        # in no schema, yet spoken by agents
+        Method(
+            "session_set_model",
+            "session/set_model",
+            AGENT,
+            presence="models",
+            session=True,
+            event="RequestReceived",
+            intent="open_session",
+            stable=False,
+        ),
     ),
 )

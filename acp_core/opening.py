@@ -289,11 +289,14 @@ class OpeningClient(Connection):
         result = value if isinstance(value, dict) else {}
         version = result.get("protocolVersion")
         if version.__class__ is not int or version != self.methods.version:
-            self._not_initialized("refused")
-            return RemoteProtocolError(
+            error = RemoteProtocolError(
                 f"the agent answered protocol version {clip(version)}; this side speaks {self.methods.version}",
                 rule="initialize.version",
             )
+            self._not_initialized("refused")
+            # There is nothing that both sides speak (spec.md rule 27).
+            self._fatal = (str(error), error)
+            return error
         self._state = move(CONNECTION, self._state, "initialized")
         self._version = self.methods.version
         self._peer_capabilities = get_object(result, "agentCapabilities")

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 def is_model(option: JsonObject) -> bool:
-    """Whether a configuration option is the one that selects the model."""
+    """Whether a configuration option is the one that selects the model. One of an unknown type is passed over."""
+    if option.get("type", "select") != "select":
+        return False
     return option.get("id") is not None and (option.get("category") == "model" or option["id"] == "model")
 
 

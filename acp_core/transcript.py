@@ -40,6 +40,7 @@ TAIL = "tail"
 
 # After these words on the wire a tool call is over.
 FINAL = frozenset({"completed", "failed", "cancelled"})
+CANCELLED = "cancelled"
 CLOSED_BY_TURN_END = "closed_by_turn_end"
 PENDING = "pending"
 
@@ -294,7 +295,17 @@ class ToolCallEntry(Entry):
     behind a fence. ``permissions`` are the public ids of the permission requests about it.
     """
 
-    __slots__ = ("_turns", "_weights", "announced", "closed", "fields", "late_update", "permissions", "tool_call_id")
+    __slots__ = (
+        "_turn",
+        "_turns",
+        "_weights",
+        "announced",
+        "closed",
+        "fields",
+        "late_update",
+        "permissions",
+        "tool_call_id",
+    )
 
     kind = "tool_call"
 
@@ -307,6 +318,7 @@ class ToolCallEntry(Entry):
         self.fields: JsonObject = {}
         self.permissions: list[str] = []
         self._weights: dict[str, int] = {}
+        self._turn: Turn | None = None
         self._turns = 0
         self.weight += _text_size(tool_call_id)
 
@@ -327,8 +339,13 @@ class ToolCallEntry(Entry):
 
     @property
     def display_state(self) -> str:
-        """What to show: the status, ``pending`` without one, ``closed_by_turn_end`` when the turn ended before it."""
-        return CLOSED_BY_TURN_END if self.closed else self.status or PENDING
+        """What to show: the status, ``pending`` without one, ``closed_by_turn_end`` when the turn ended before it, and
+        ``cancelled`` from the moment on in which its turn was cancelled (spec.md rule 76), until the agent says how it
+        ended."""
+        if self.closed:
+            return CLOSED_BY_TURN_END
+        cancelled = self._turn is not None and self._turn.cancel_asked is not None
+        return CANCELLED if cancelled and self.status not in FINAL else self.status or PENDING
 
     @property
     def ended(self) -> bool:
@@ -818,6 +835,8 @@ class Transcript:
             self._place(entry, mark, turn, at)
         self._last = entry
         entry._turns = self._turns
+        if turn is not None:
+            entry._turn = turn
         entry.late_update |= mark == LATE
         if entry.prompt_id is None and turn is not None:
             entry.prompt_id, entry.identity = turn.prompt_id, turn.identity

@@ -30,7 +30,7 @@ from acp_core import (
     SessionSetupRequested,
     TurnCancelReceived,
 )
-from acp_core.errors import METHOD_NOT_FOUND, ACPError
+from acp_core.errors import ACPError, not_served
 from acp_core.events import get_object, get_str
 from acp_core.inbox import Inbox
 
@@ -230,8 +230,8 @@ class Desk:
             if method is None:
                 if event.key != "session_new":
                     with contextlib.suppress(ACPError):
-                        message = f"{event.method} is not served here"
-                        self._connection.respond_error(event.request_id, METHOD_NOT_FOUND, message)
+                        error = not_served(event.method)
+                        self._connection.respond_error(event.request_id, error.code, error.message, error.data)
                     return False
                 method = _no_opinion
             serve = method

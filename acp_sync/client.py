@@ -33,7 +33,7 @@ from acp_core import (
     TurnFailed,
 )
 from acp_core.client import CYCLE_ORIGINS
-from acp_core.errors import METHOD_NOT_FOUND, ACPError, check_type
+from acp_core.errors import ACPError, check_type, not_served
 from acp_core.inbox import MIB, Inbox, TurnToken
 from acp_core.methods import AGENT, NOTIFICATION_KIND
 from acp_core.permissions import DENY
@@ -119,8 +119,8 @@ class Desk:
             handler = self._handlers.get(event.key or event.method)
             if handler is None:
                 with contextlib.suppress(ACPError):
-                    message = f"{event.method} is not served here"
-                    self._connection.respond_error(event.request_id, METHOD_NOT_FOUND, message)
+                    error = not_served(event.method)
+                    self._connection.respond_error(event.request_id, error.code, error.message, error.data)
                 return False
             self._driver.spawn(event, lambda: self._handle(event, handler))
             return True
@@ -722,7 +722,7 @@ def derived(handlers: Mapping[str, object], methods: MethodTable) -> dict[str, o
     """The capabilities which the method table demands for the methods that have a handler."""
     capabilities: dict[str, object] = {}
     for row in methods:
-        if row.key not in handlers or row.gate is None:
+        if row.key not in handlers or row.gate is None or row.advertiser != row.handler:
             continue
         level = capabilities
         for name in row.gate.path[:-1]:

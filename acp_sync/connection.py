@@ -17,12 +17,12 @@ from typing import ParamSpec, TypeVar
 
 from acp_core.connection import Connection
 from acp_core.errors import (
-    INTERNAL_ERROR,
     ACPError,
     ConnectionClosed,
     ConsumerTooSlow,
     LocalProtocolError,
     RequestError,
+    handler_failed,
 )
 from acp_core.events import ConnectionOver, Event, RequestReceived, WriteFailed
 from acp_core.inbox import Channel, HandlerFailed, Inbox
@@ -398,9 +398,9 @@ class Driver:
             try:
                 job()
             except RequestError as why:
-                self._refuse(event, why.code, why.message, why.data)
+                self._refuse(event, why)
             except BaseException as why:
-                self._refuse(event, INTERNAL_ERROR, "internal error", None)
+                self._refuse(event, handler_failed())
                 late = isinstance(why, LocalProtocolError) and why.rule in (*GONE, "request.answered")
                 if not late and not isinstance(why, ConnectionClosed):
                     with self._lock:
@@ -415,14 +415,15 @@ class Driver:
             thread.start()
         except RuntimeError as why:
             self._handlers.discard(thread)
-            self.connection.respond_error(event.request_id, INTERNAL_ERROR, "internal error")
+            error = handler_failed()
+            self.connection.respond_error(event.request_id, error.code, error.message, error.data)
             self.report(HandlerFailed(why, event))
 
-    def _refuse(self, event: RequestReceived, code: int, message: str, data: object) -> None:
+    def _refuse(self, event: RequestReceived, error: RequestError) -> None:
         """Answer with an error. It may have been answered before, and an error that is no JSON becomes a plain one."""
-        for error in ((code, message, data), (INTERNAL_ERROR, "internal error", None)):
+        for one in (error, handler_failed()):
             with contextlib.suppress(ACPError, TypeError):
-                self.call(self.connection.respond_error, event.request_id, *error)
+                self.call(self.connection.respond_error, event.request_id, one.code, one.message, one.data)
                 return
 
     # ── The end ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -22,7 +22,7 @@ LAYERS = (
     ("errors", "limits"),
     ("events",),
     ("state", "timers", "framing", "permissions", "replay", "transcript", "usage", "projection"),
-    ("codec", "methods"),
+    ("codec", "methods", "methods_unstable"),
     ("requests", "sessions", "settings", "attach"),
     ("connection",),
     ("opening",),
@@ -141,13 +141,14 @@ def test_core_starts_without_a_library() -> None:
     """No site-packages, and nothing slow, impure or concurrent comes in with it."""
     code = (
         "import sys; sys.path.insert(0, '.'); before = set(sys.modules); import acp_core; "
+        "every = [getattr(acp_core, name) for name in acp_core.__all__]; "
         "print(*sorted(set(sys.modules) - before))"
     )
     found = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
     )
     loaded = set(found.stdout.split())
-    assert "acp_core.connection" in loaded
+    assert {"acp_core.connection", "acp_core.client", "acp_core.agent", "acp_core.host"} <= loaded
     heavy = {"dataclasses", "inspect", "typing", "asyncio", "ast", "decimal", "datetime", "email", "pathlib"}
     impure = {"time", "random", "secrets", "os", "io", "logging", "socket", "select", "selectors", "ssl", "tempfile"}
     concurrent = {"threading", "subprocess", "multiprocessing", "concurrent", "signal", "contextvars", "queue"}

@@ -15,6 +15,7 @@ import pytest
 
 import acp_anyio
 from acp_core import AgentExited, AgentMessageChunk, AgentNotStarted, Noise, PermissionRequested
+from tests.spec.requirements import requirement
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform == "win32", reason="POSIX process groups")]
 LIMIT = 30.0
@@ -59,6 +60,7 @@ def reaped(pid: int | None) -> bool:
     return False
 
 
+@requirement(8)
 @pytest.mark.parametrize("kind", ["asyncio", "trio"])
 async def test_the_main_job(kind: str) -> None:
     with anyio.fail_after(LIMIT):
@@ -85,6 +87,7 @@ async def test_the_example_agent() -> None:
             assert await session.prompt("hello").text()
 
 
+@requirement(4)
 async def test_a_stray_print_does_no_harm() -> None:
     noise: list[object] = []
 
@@ -187,6 +190,7 @@ async def said(agent: acp_anyio.Agent, kind: str) -> list[int]:
     return [int(word) for word in agent.stderr_tail.decode().split() if word.isdigit()]
 
 
+@requirement(7)
 @pytest.mark.parametrize("kind", ["stubborn", "deaf", "family"])
 async def test_the_ladder_ends_everything(kind: str) -> None:
     with anyio.fail_after(LIMIT):

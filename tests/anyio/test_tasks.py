@@ -25,6 +25,7 @@ from acp_core import (
     RequestTimeout,
     TurnEnded,
 )
+from tests.spec.requirements import requirement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -246,6 +247,7 @@ async def test_no_task_is_left() -> None:
     assert {task.id for task in anyio.get_running_tasks()} <= before
 
 
+@requirement(77)
 async def test_a_cancelled_turn_cancels_the_agents_scope() -> None:
     ours, theirs = await pair()
     served = Hang()
@@ -352,6 +354,7 @@ async def test_a_permission_callback_is_cancelled_with_its_turn() -> None:
                 assert (await turn.result()).stop_reason == "cancelled"
 
 
+@requirement(9)
 async def test_a_stream_of_objects_keeps_message_boundaries() -> None:
     ours_out, theirs_in = anyio.create_memory_object_stream[bytes | str](0)
     theirs_out, ours_in = anyio.create_memory_object_stream[bytes | str](0)

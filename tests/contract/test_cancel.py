@@ -6,6 +6,7 @@ import pytest
 
 from acp_core import PermissionAnswered, PermissionRequested, RequestTimeout, TurnEnded
 from tests.contract.harness import Bench, get, wait_until
+from tests.spec.requirements import requirement
 
 BIG = "x" * (8 << 20)
 
@@ -162,6 +163,7 @@ def test_a_cancelled_loop_detaches(bench: Bench) -> None:
     assert asked.exception(20) is not None
 
 
+@requirement(72)
 def test_a_cancelled_request_is_cancelled_at_the_agent(bench: Bench) -> None:
     agent, _session, peer = bench.session()
     seen: list[object] = []

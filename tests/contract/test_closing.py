@@ -24,6 +24,7 @@ from acp_core import (
 )
 from acp_core.limits import Limits
 from tests.contract.harness import AgentLike, Bench, Peer, SessionLike, get, wait_until
+from tests.spec.requirements import requirement
 
 BIG = "x" * (8 << 20)
 
@@ -127,6 +128,7 @@ def test_a_last_answer_without_a_newline_counts(bench: Bench) -> None:
     assert get(asked) == "made it"
 
 
+@requirement(74)
 def test_close_answers_what_the_agent_waits_for(bench: Bench) -> None:
     asked, release = bench.event(), bench.event()
 

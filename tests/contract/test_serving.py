@@ -20,6 +20,7 @@ from acp_core import (
 )
 from acp_core.inbox import HandlerFailed
 from tests.contract.harness import Bench, Peer, get
+from tests.spec.requirements import requirement
 
 
 class Echo:
@@ -41,6 +42,7 @@ def prompt(peer: Peer, session_id: str, id: int, text: str = "hi") -> None:
     peer.send(peer.message("session_prompt", {"sessionId": session_id, "prompt": [{"type": "text", "text": text}]}, id))
 
 
+@requirement(88)
 def test_the_least_agent(bench: Bench) -> None:
     agent = bench.both(Echo())
     session = agent.open_session("/tmp")
@@ -227,6 +229,7 @@ def test_a_stop_reason_that_does_not_exist(bench: Bench) -> None:
     bench.wait_seen(HandlerFailed)
 
 
+@requirement(77, 78)
 def test_a_cancelled_turn_answers_cancelled(bench: Bench) -> None:
     started, noticed = bench.event(), bench.event()
 

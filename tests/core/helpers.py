@@ -13,6 +13,7 @@ from acp_core import (
     Connection,
     Event,
     Limits,
+    NewSessionRequested,
     ServedSession,
     Session,
     SessionReady,
@@ -49,8 +50,11 @@ def result(id: object, value: object) -> Message:
     return {"jsonrpc": "2.0", "id": id, "result": value}
 
 
-def error(id: object, code: int, message: str = "no") -> Message:
-    return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}
+def error(id: object, code: int, message: str = "no", data: object = None) -> Message:
+    body: Message = {"code": code, "message": message}
+    if data is not None:
+        body["data"] = data
+    return {"jsonrpc": "2.0", "id": id, "error": body}
 
 
 def request(id: object, method: str, params: object) -> Message:
@@ -232,9 +236,11 @@ class AgentDriver(Driver[AgentConnection]):
         self.sent()
         return self
 
-    def open(self, session_id: str = "s1", rpc_id: object = 1) -> ServedSession:
-        (event,) = self.feed(request(rpc_id, "session/new", {"cwd": CWD, "mcpServers": []}))
-        session = self.conn.accept(event.request_id, session_id)  # type: ignore[attr-defined]  # a NewSessionRequested
+    def open(
+        self, session_id: str = "s1", rpc_id: object = 1, setup: Mapping[str, object] | None = None
+    ) -> ServedSession:
+        event = one(self.feed(request(rpc_id, "session/new", {"cwd": CWD, "mcpServers": []})), NewSessionRequested)
+        session = self.conn.accept(event.request_id, session_id, setup)
         self.sent()
         return session
 

@@ -44,6 +44,7 @@ from tests.core.helpers import (
     request,
     result,
 )
+from tests.spec.requirements import requirement
 
 
 def idle() -> AgentDriver:
@@ -76,6 +77,7 @@ def answered(driver: AgentDriver) -> list[tuple[object, object]]:
 # ── The handshake ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@requirement(26, 29)
 def test_the_answer_to_initialize() -> None:
     driver = agent({"loadSession": True}, info={"name": "a", "version": "1"}, auth_methods=[{"id": "k", "name": "K"}])
     params = {"protocolVersion": 1, "clientCapabilities": {"terminal": True}, "clientInfo": {"name": "c"}}
@@ -96,6 +98,7 @@ def test_the_answer_to_initialize() -> None:
     assert (driver.conn.state, driver.conn.version, driver.conn.peer_capabilities) == ("open", 1, {"terminal": True})
 
 
+@requirement(26, 28)
 @pytest.mark.parametrize("version", [0, 2, 99, 65535])
 def test_another_version_is_answered_with_ours(version: int) -> None:
     """The client decides whether it can go on."""
@@ -106,6 +109,7 @@ def test_another_version_is_answered_with_ours(version: int) -> None:
     assert answer["result"]["protocolVersion"] == 1
 
 
+@requirement(30)
 @pytest.mark.parametrize("version", [-1, 65536, 1.0, "1", True, None, [1]])
 def test_a_version_that_is_none_is_refused(version: object) -> None:
     driver = agent()
@@ -115,6 +119,7 @@ def test_a_version_that_is_none_is_refused(version: object) -> None:
     assert driver.conn.state == "open"
 
 
+@requirement(25, 50)
 def test_nothing_is_served_before_initialize_and_it_comes_once() -> None:
     driver = agent(auth_methods=[{"id": "k", "name": "K"}], extensions=["_x"])
     for method in ("session/new", "session/prompt", "authenticate", "session/list", "_x"):
@@ -147,6 +152,7 @@ def test_authenticate_needs_a_way_to_log_in() -> None:
 # ── Sessions ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@requirement(66)
 def test_a_new_session() -> None:
     driver = agent().initialize()
     params = {"cwd": CWD, "mcpServers": [{"name": "m"}, 5], "additionalDirectories": ["/other"]}
@@ -160,6 +166,7 @@ def test_a_new_session() -> None:
     assert repr(session) == "ServedSession('s1', idle)"
 
 
+@requirement(109)
 def test_the_answer_goes_before_the_first_update() -> None:
     driver = agent().initialize()
     (event,) = driver.feed(request(1, "session/new", {"cwd": CWD, "mcpServers": []}))
@@ -171,6 +178,7 @@ def test_the_answer_goes_before_the_first_update() -> None:
     assert [message.get("method", "answer") for message in driver.sent()] == ["answer", "session/update"]
 
 
+@requirement(14)
 def test_an_id_names_one_session_for_ever() -> None:
     driver = idle()
     (event,) = driver.feed(request(5, "session/new", {"cwd": CWD, "mcpServers": []}))
@@ -253,7 +261,8 @@ def test_directories_are_absolute(params: Message) -> None:
     ],
 )
 def test_every_request_has_its_event(method: str, params: Message, kind: type[RequestReceived]) -> None:
-    driver = idle()
+    driver = agent().initialize()
+    driver.open(setup={"modes": {"currentModeId": "m", "availableModes": []}, "configOptions": []})
     (event,) = driver.feed(request("r", method, {**params, "_meta": {"a": 1}}))
     assert type(event) is kind
     assert isinstance(event, RequestReceived)
@@ -277,6 +286,7 @@ def test_sessions_that_nobody_knows(method: str) -> None:
 # ── Turns ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@requirement(88)
 def test_a_turn() -> None:
     driver = idle()
     blocks = [{"type": "text", "text": "a"}, {"type": "image", "data": ""}, {"type": "text", "text": "b"}, 5]
@@ -351,6 +361,7 @@ def test_one_prompt_at_a_time() -> None:
     assert refused(driver.feed(request(12, "session/prompt", {"sessionId": "s1", "prompt": "text"}))) == -32602
 
 
+@requirement(78, 79)
 @pytest.mark.parametrize("end", ["end_turn", "respond", "error"])
 def test_a_cancelled_turn_ends_as_cancelled_whatever_it_is_ended_with(end: str) -> None:
     driver, id = prompting()
@@ -399,6 +410,7 @@ def test_a_cancel_without_a_turn_is_reported(session_id: str) -> None:
     assert driver.sent() == []
 
 
+@requirement(62)
 def test_closing_a_session_ends_its_turn_as_cancelled() -> None:
     driver, id = prompting()
     events = driver.feed(request(5, "session/close", {"sessionId": "s1"}))
@@ -493,6 +505,7 @@ def test_an_agent_says_what_it_could_not_read(line: str | bytes, id: object, cod
     assert answered(driver) == [(id, code)]
 
 
+@requirement(10)
 @pytest.mark.parametrize(
     "line",
     [

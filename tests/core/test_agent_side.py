@@ -42,6 +42,7 @@ from tests.core.helpers import (
     request,
     result,
 )
+from tests.spec.requirements import requirement
 
 PROMPT: list[Message] = [{"type": "text", "text": "hi"}]
 CALL: Message = {"toolCallId": "call"}
@@ -81,6 +82,7 @@ def chunks(messages: list[Message]) -> list[tuple[object, object]]:
 # ── Sessions ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@requirement(64)
 def test_a_list_is_asked_for_and_answered() -> None:
     driver = agent().initialize()
     event = one(driver.feed(request(1, "session/list", {"cwd": CWD, "cursor": "next"})), ListSessionsRequested)
@@ -96,6 +98,7 @@ def test_a_list_is_asked_for_and_answered() -> None:
     assert driver.sent() == [result(1, {"sessions": [{"sessionId": "s1", "cwd": CWD}], "nextCursor": "more"})]
 
 
+@requirement(64)
 def test_an_empty_list_is_a_list() -> None:
     driver = agent().initialize()
     event = one(driver.feed(request(1, "session/list", {})), ListSessionsRequested)
@@ -135,6 +138,7 @@ def test_a_refused_delete_changes_nothing() -> None:
     assert session is not None and session.state == "prompting"
 
 
+@requirement(62)
 def test_close_cancels_the_turn_and_lets_no_prompt_in() -> None:
     driver, request_id = prompting()
     events = driver.feed(request(3, "session/close", {"sessionId": "s1"}))
@@ -204,6 +208,7 @@ def test_a_close_that_nobody_answers_ends_with_its_client() -> None:
     assert session is not None and session.state == "idle"
 
 
+@requirement(57)
 def test_load_says_the_history_before_its_answer() -> None:
     driver = agent().initialize()
     params = {"sessionId": "old", "cwd": CWD, "mcpServers": []}
@@ -219,6 +224,7 @@ def test_load_says_the_history_before_its_answer() -> None:
     assert [message.get("method", "answer") for message in found] == [*["session/update"] * 3, "answer"]
 
 
+@requirement(58)
 def test_resume_says_no_history() -> None:
     driver = agent().initialize()
     params = {"sessionId": "old", "cwd": CWD}
@@ -239,6 +245,7 @@ def test_resume_says_no_history() -> None:
     assert driver.conn.update_text("old", "message", delta="news") == "sent"
 
 
+@requirement(58)
 def test_resume_after_a_turn_says_no_history_either() -> None:
     driver, request_id = prompting()
     driver.conn.update_text("s1", "message", delta="one")
@@ -264,6 +271,7 @@ def test_nothing_about_a_session_goes_out_before_it_was_accepted() -> None:
     assert driver.sent() == []
 
 
+@requirement(66, 67, 68)
 @pytest.mark.parametrize("key", ["session/new", "session/load", "session/resume"])
 @pytest.mark.parametrize(
     ("fields", "reason"),
@@ -283,6 +291,7 @@ def test_directories_are_absolute(key: str, fields: Message, reason: str) -> Non
     assert event.code == -32602 and reason in event.reason
 
 
+@requirement(68)
 def test_additional_directories_need_their_capability() -> None:
     driver = agent({}).initialize()
     params = {"cwd": CWD, "mcpServers": [], "additionalDirectories": ["/a"]}
@@ -323,6 +332,7 @@ def test_a_prompt_is_answered_once() -> None:
     assert driver.sent() == []
 
 
+@requirement(78, 79)
 @pytest.mark.parametrize("how", ["session/cancel", "$/cancel_request"])
 def test_once_cancelled_the_answer_is_cancelled_and_what_was_given_is_kept(how: str) -> None:
     driver, request_id = prompting()
@@ -340,6 +350,7 @@ def test_once_cancelled_the_answer_is_cancelled_and_what_was_given_is_kept(how: 
     assert session.last_turn.cancelled and not session.cancelled
 
 
+@requirement(78)
 def test_once_cancelled_an_error_is_cancelled_and_kept() -> None:
     driver, request_id = prompting()
     cancel(driver)
@@ -474,6 +485,7 @@ def test_a_cancelled_request_is_one_prompt_only() -> None:
 # ── Requests to the client ──────────────────────────────────────────────────────────────────────────────────────────
 
 
+@requirement(42, 44)
 def test_requests_to_the_client_are_gated() -> None:
     driver = agent().initialize({"elicitation": {"form": {}, "url": None}})
     driver.open()
@@ -577,6 +589,7 @@ def test_questions_of_concurrent_turns_end_with_their_own() -> None:
 # ── Text, append-only ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@requirement(17)
 def test_M7_only_the_suffix_goes_out_with_the_same_message_id() -> None:
     driver, _ = prompting()
     assert driver.conn.update_text("s1", "message", "m1", delta="he") == "sent"

@@ -33,6 +33,7 @@ from tests.core.helpers import (
     prompting_client,
     result,
 )
+from tests.spec.requirements import requirement
 
 CLOSE = V1["session_close"].wire
 CANCEL = V1["session_cancel"].wire
@@ -242,6 +243,7 @@ def test_P17_a_second_call_may_only_choose_a_stronger_end(first: str, second: st
     assert end in (driver.conn.state, session.state)
 
 
+@requirement(80)
 def test_P17_what_comes_while_cancelling_is_still_told() -> None:
     driver, session, id = prompting_client()
     driver.conn.cancel_turn(session)

@@ -69,6 +69,7 @@ from tests.core.helpers import (
     result,
     update,
 )
+from tests.spec.requirements import requirement
 
 LOADS: Message = {"loadSession": True}
 MODES: Message = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "code", "name": "C"}]}
@@ -89,6 +90,7 @@ def texts(events: list[Event]) -> list[str]:
 # ── The handshake ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@requirement(24, 29)
 def test_initialize_says_who_we_are_and_learns_who_they_are() -> None:
     driver = client({"terminal": True}, info={"name": "me", "version": "1"})
     id = driver.conn.initialize(token="t")
@@ -121,19 +123,24 @@ def test_initialize_says_who_we_are_and_learns_who_they_are() -> None:
     assert driver.conn.auth_methods == [{"id": "key", "name": "Key"}]
 
 
+@requirement(27, 28, 30)
 @pytest.mark.parametrize("version", [0, 2, 99, "1", 1.0, True, None, [1]])
-def test_a_version_that_we_do_not_speak_is_no_handshake(version: object) -> None:
+def test_a_version_that_we_do_not_speak_ends_the_connection(version: object) -> None:
     driver = client()
     id = driver.conn.initialize()
     driver.sent()
-    (settled,) = driver.feed(result(id, {"protocolVersion": version}))
+    settled, over = driver.feed(result(id, {"protocolVersion": version}))
     assert isinstance(settled, RequestSettled)
     assert settled.outcome == "invalid"
     assert isinstance(settled.error, RemoteProtocolError)
     assert settled.error.rule == "initialize.version"
-    assert (driver.conn.state, driver.conn.version) == ("new", None)
+    assert isinstance(over, ConnectionOver)
+    assert over.error is settled.error
+    assert "this side speaks 1" in over.reason
+    assert (driver.conn.state, driver.conn.version, driver.conn.output_closed) == ("over", None, True)
 
 
+@requirement(25)
 def test_initialize_goes_out_once() -> None:
     driver = client()
     driver.conn.initialize()
@@ -202,13 +209,16 @@ def test_a_late_answer_to_initialize_is_taken(opens: bool) -> None:
     driver.open("s1")
     # It comes once.
     assert one(driver.feed(result(id, {"protocolVersion": 1})), AnswerUnmatched).why == "repeated"
-    # An error says that the agent has not taken it, and so does another version: it may be sent again.
-    for answer in (error(id, -32800), result(id, {"protocolVersion": 7}), result(id, None)):
+    # An error says that the agent has not taken it: it may be sent again. Another version is the end.
+    driver, id = overdue()
+    assert names(driver.feed(error(id, -32800))) == ["AnswerUnmatched"]
+    assert (driver.conn.state, driver.conn.version) == ("new", None)
+    driver.initialize()
+    assert driver.conn.state == "open"
+    for answer in (result(id, {"protocolVersion": 7}), result(id, None)):
         driver, id = overdue()
-        assert names(driver.feed(answer)) == ["AnswerUnmatched"]
-        assert (driver.conn.state, driver.conn.version) == ("new", None)
-        driver.initialize()
-        assert driver.conn.state == "open"
+        assert names(driver.feed(answer)) == ["AnswerUnmatched", "ConnectionOver"]
+        assert (driver.conn.state, driver.conn.version) == ("over", None)
     # One that never left was never taken.
     driver = client()
     driver.conn.initialize(deadline=5.0)
@@ -253,6 +263,7 @@ def test_what_cannot_be_written_is_refused_when_it_is_given(waits: bool) -> None
     assert [message["method"] for message in driver.sent()] == ["session/new"]
 
 
+@requirement(24, 25)
 def test_concurrent_opens_share_one_handshake() -> None:
     driver = client()
     handles = [driver.conn.open_session(f"/work/{number}") for number in range(3)]
@@ -362,6 +373,7 @@ def test_a_refused_session_is_a_failure() -> None:
         driver.conn.prompt(session, "hi")
 
 
+@requirement(38, 41, 46)
 def test_what_the_agent_did_not_advertise_is_not_sent() -> None:
     driver = client().initialize({})
     for how in (
@@ -470,6 +482,7 @@ def test_a_refused_open_logs_in_once_and_tries_again() -> None:
     assert session.state == "closed"
 
 
+@requirement(51)
 def test_nothing_logs_in_interactively_by_itself() -> None:
     driver = client().initialize(auth_methods=[PERSON, TERMINAL])
     driver.conn.open_session(CWD)
@@ -510,6 +523,7 @@ def test_a_failed_login_fails_only_who_chose_it() -> None:
         assert (failed.step, failed.dispatch) == ("authenticate", "not_sent")
 
 
+@requirement(51)
 def test_logging_in_by_hand() -> None:
     driver = client().initialize(auth_methods=[PERSON, TERMINAL])
     id = driver.conn.authenticate("person", token="t")
@@ -526,6 +540,7 @@ def test_logging_in_by_hand() -> None:
 # ── Opening a session again ─────────────────────────────────────────────────────────────────────────────────────────
 
 
+@requirement(38, 57, 58)
 @pytest.mark.parametrize(
     ("capabilities", "method"),
     [
@@ -1018,6 +1033,7 @@ def test_one_turn_at_a_time() -> None:
     driver.conn.prompt(session, "third")
 
 
+@requirement(50)
 def test_one_prompt_may_wait_while_the_session_opens() -> None:
     driver = client()
     session = driver.conn.open_session(CWD)
@@ -1052,6 +1068,7 @@ def test_a_waiting_prompt_is_encoded_when_it_is_given() -> None:
     assert message["params"] == {"sessionId": "s1", "prompt": [{"type": "text", "text": "as given"}]}
 
 
+@requirement(37)
 @pytest.mark.parametrize("kind", ["image", "audio", "resource"])
 def test_content_that_the_agent_does_not_take(kind: str) -> None:
     block: Message = {"type": kind, "data": "", "mimeType": "x", "resource": {}}
@@ -1113,6 +1130,7 @@ def cancelling(then: str = "report") -> tuple[ClientDriver, Session, int]:
     return driver, session, id
 
 
+@requirement(76)
 def test_a_cancelled_turn_ends_with_its_answer() -> None:
     driver, session, id = cancelling()
     # Updates go on until then.
@@ -1323,6 +1341,7 @@ def test_a_refused_close_leaves_the_session_as_it_was(state: str) -> None:
     assert session.state == state
 
 
+@requirement(38)
 def test_closing_needs_the_capability() -> None:
     driver = client().initialize({})
     session = driver.open()
@@ -1334,6 +1353,7 @@ def test_closing_needs_the_capability() -> None:
 # ── Modes and options ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@requirement(108)
 def test_modes_and_options_can_be_set_at_any_time() -> None:
     driver = client().initialize()
     session = driver.open(setup={"modes": MODES, "configOptions": [option()]})

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from acp_core import LocalProtocolError, codec
 from acp_core.codec import Envelope, Reject, decode, encode, envelope, trusted_id
+from tests.spec.requirements import requirement
 
 DEPTH = 128
 T = TypeVar("T")
@@ -44,6 +45,7 @@ def stack_depth() -> int:
 # ── What a line is ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@requirement(1, 3)
 @pytest.mark.parametrize(
     ("line", "kind", "rule"),
     [
@@ -217,6 +219,7 @@ def test_decode_never_raises(data: bytes) -> None:
 # ── Envelopes ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@requirement(3, 10)
 @pytest.mark.parametrize(
     ("members", "kind"),
     [
@@ -239,6 +242,7 @@ def test_kinds_of_messages(members: dict[str, object], kind: str) -> None:
     assert found.kind == kind
 
 
+@requirement(10)
 @pytest.mark.parametrize(
     ("members", "rule"),
     [
@@ -393,6 +397,7 @@ def test_written_depth_leaves_room_for_the_envelope() -> None:
     assert caught.value.rule == "json.depth"
 
 
+@requirement(1, 2)
 @pytest.mark.parametrize(
     "line",
     [

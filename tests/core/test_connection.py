@@ -56,6 +56,7 @@ from tests.core.helpers import (
     request,
     result,
 )
+from tests.spec.requirements import requirement
 
 NAN = math.nan
 DEEP: dict[str, object] = {}
@@ -420,6 +421,7 @@ def test_output_stays_after_close_until_it_was_handed_over() -> None:
     assert driver.conn.closed
 
 
+@requirement(74)
 def test_close_withdraws_what_is_unsent_and_settles_the_rest() -> None:
     driver, _ = idle_client()
     first = driver.conn.request("_sent")
@@ -443,7 +445,7 @@ def test_close_withdraws_what_is_unsent_and_settles_the_rest() -> None:
     ]
     assert driver.sent() == [
         notification("_stays", {}),
-        {"jsonrpc": "2.0", "id": "f", "error": {"code": -32800, "message": "the connection is closing"}},
+        error("f", -32800, "the connection is closing", {"field": "request", "reason": "connection.closing"}),
         result("p", {"outcome": {"outcome": "cancelled"}}),
     ]
 
@@ -616,6 +618,7 @@ def test_every_request_has_a_public_id_of_its_own() -> None:
     assert caught.value.rule == "request.answered"
 
 
+@requirement(13)
 @pytest.mark.parametrize("id", [0, -5, 2**53 + 1, 10**30, "", "0", "ü\u2028", "\U0001f600"])
 def test_an_answer_has_the_peers_id_in_its_own_type(id: object) -> None:
     driver, _, _ = prompting_client()
@@ -698,6 +701,7 @@ def test_a_client_answers_a_broken_request_only_when_its_id_is_clear(message: Me
     )
 
 
+@requirement(124)
 def test_extension_requests_are_served_when_they_are_named() -> None:
     driver, _, _ = prompting_client(extensions=["_served", "plain/name"])
     events = driver.feed(request(1, "_served", {"a": 1}), request(2, "plain/name", {}), request(3, "_other", {}))
@@ -711,12 +715,13 @@ def test_extension_requests_are_served_when_they_are_named() -> None:
     driver.conn.respond(served.request_id, {"b": 2})
     driver.conn.respond_error(plain_name.request_id, -5, "no", {"why": None})
     assert driver.sent() == [
-        error(3, -32601, "unknown method '_other'"),
+        error(3, -32601, "unknown method '_other'", {"field": "method", "reason": "method.unknown"}),
         result(1, {"b": 2}),
         {"jsonrpc": "2.0", "id": 2, "error": {"code": -5, "message": "no", "data": {"why": None}}},
     ]
 
 
+@requirement(10, 124)
 def test_notifications_are_reported_and_never_answered() -> None:
     driver, _, _ = prompting_client()
     events = driver.feed(notification("_note", {"sessionId": "s1"}), notification("session/prompt", {}))
@@ -754,6 +759,7 @@ def test_a_client_serves_what_it_advertised(method: str, capability: Message) ->
             assert answer["id"] == 0
 
 
+@requirement(117)
 @pytest.mark.parametrize("mode", ["form", "url"])
 def test_a_client_serves_the_elicitation_modes_it_advertised(mode: str) -> None:
     def ask(capabilities: Message | None, asked_mode: object) -> object:
@@ -795,6 +801,7 @@ def test_an_agent_serves_what_it_advertised(method: str, capability: Message) ->
         assert not isinstance(event, RequestRefused) or event.code == -32601
 
 
+@requirement(38, 40)
 @pytest.mark.parametrize("method", ["session/list", "session/delete", "logout"])
 def test_a_client_asks_only_for_what_the_agent_advertised(method: str) -> None:
     driver = client().initialize({})
@@ -806,6 +813,7 @@ def test_a_client_asks_only_for_what_the_agent_advertised(method: str) -> None:
     assert [message["method"] for message in driver.sent()] == [method]
 
 
+@requirement(42)
 @pytest.mark.parametrize(("method", "capability"), CLIENT_METHODS)
 def test_an_agent_asks_only_for_what_the_client_advertised(method: str, capability: Message) -> None:
     driver = agent().initialize({})
@@ -830,6 +838,7 @@ def test_what_has_an_intent_of_its_own_is_not_sent_by_hand(name: str) -> None:
     assert driver.sent() == []
 
 
+@requirement(50)
 def test_nothing_is_asked_before_the_handshake() -> None:
     for send in (client().conn.request, client().conn.notify, agent().conn.request, agent().conn.notify):
         with pytest.raises(LocalProtocolError):
@@ -839,6 +848,7 @@ def test_nothing_is_asked_before_the_handshake() -> None:
 # ── Cancelling requests, both ways ──────────────────────────────────────────────────────────────────────────────────
 
 
+@requirement(71, 73, 75)
 def test_cancelling_an_own_request() -> None:
     driver, id = asked()
     driver.conn.cancel_request(id)
@@ -860,6 +870,7 @@ def test_cancelling_an_own_request() -> None:
     assert driver.sent() == []
 
 
+@requirement(72)
 def test_the_peer_cancels_its_request() -> None:
     driver, _, _ = prompting_client()
     (asked_for,) = only(driver.feed(read_file("f")), ReadTextFileRequested)
@@ -872,6 +883,7 @@ def test_the_peer_cancels_its_request() -> None:
     assert driver.sent() == [error("f", -32800, "cancelled")]
 
 
+@requirement(71, 73)
 @pytest.mark.parametrize("params", [{"requestId": 7}, {"requestId": "7"}, {"requestId": True}, {"requestId": None}, {}])
 def test_a_cancel_of_nothing_is_reported(params: Message) -> None:
     driver, _, _ = prompting_client()
@@ -890,6 +902,7 @@ def test_a_held_permission_that_the_agent_takes_back_is_answered_cancelled() -> 
     assert driver.sent() == [result("p", {"outcome": {"outcome": "cancelled"}})]
 
 
+@requirement(72)
 def test_the_client_cancels_a_request_at_the_agent() -> None:
     driver = agent().initialize()
     (event,) = driver.feed(request(1, "session/list", {}))

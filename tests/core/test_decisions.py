@@ -168,7 +168,14 @@ def test_null_request_id() -> None:
     agent = served()
     assert only(Malformed, feed(agent, permission(None))).error.rule == "jsonrpc.id"
     assert [(message["id"], message["error"]) for message in sent(agent)] == [
-        (None, {"code": -32600, "message": "the id of a request is null: None"})
+        (
+            None,
+            {
+                "code": -32600,
+                "message": "the id of a request is null: None",
+                "data": {"field": "id", "reason": "jsonrpc.id"},
+            },
+        )
     ]
     client, _ = opened()
     only(Malformed, feed(client, permission(None)))

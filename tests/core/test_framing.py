@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_core.framing import BLOCK, Framer, LongLine
+from tests.spec.requirements import requirement
 
 LIMIT, HEAD, TAIL = 12, 5, 3
 
@@ -76,6 +77,7 @@ def test_any_chunking_around_a_block(seed: int) -> None:
     assert list(feed(Framer(limit, HEAD, TAIL), pieces(data, sizes))) == expected(data, limit)
 
 
+@requirement(2)
 def test_only_a_newline_ends_a_line() -> None:
     """str.splitlines knows eight more ends, and all of them may stand in JSON text."""
     others = b"a\x0bb\x0cc\x1cd\x1de\x1ef\xc2\x85g\xe2\x80\xa8h\xe2\x80\xa9i"

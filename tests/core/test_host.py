@@ -21,6 +21,7 @@ from acp_core.host import (
 )
 from tests.core.helpers import CWD, Message
 from tests.core.host_rig import TEXT, Rig, link
+from tests.spec.requirements import requirement
 
 CANCELLED = {"stopReason": "cancelled"}
 END_TURN = {"stopReason": "end_turn"}
@@ -773,6 +774,7 @@ def test_M43_before_the_dispatch_there_is_nothing_to_stop() -> None:
     assert rig.taken(StartTurn) == [] and rig.taken(StopTurn) == []
 
 
+@requirement(77)
 @pytest.mark.parametrize("identity", ["root", "start", "query"])
 def test_M44_the_stop_waits_for_the_identity_and_goes_out_once(identity: str) -> None:
     rig = Rig()

@@ -40,6 +40,7 @@ from tests.core.helpers import (
     result,
     update,
 )
+from tests.spec.requirements import requirement
 
 MIB = 2**20
 FIVE = b'{"jsonrpc":"2.0","id":5,'
@@ -312,6 +313,7 @@ def test_a_stop_reason_that_nobody_knows_ends_the_turn() -> None:
     assert (ended.stop_reason, ended.known, session.state) == ("brand_new", False, "idle")
 
 
+@requirement(1)
 def test_text_comes_through_as_it_was_written() -> None:
     driver, _, _ = prompting_client()
     for raw, text in (
@@ -399,6 +401,7 @@ def mutations(line: bytes) -> Iterator[bytes]:
             yield line[:at] + bytes([byte]) + line[at + 1 :]
 
 
+@requirement(1)
 @pytest.mark.parametrize(
     "message",
     [

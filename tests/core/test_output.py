@@ -40,6 +40,7 @@ from tests.core.helpers import (
     request,
     result,
 )
+from tests.spec.requirements import requirement
 
 # ── Handing over ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -364,6 +365,7 @@ def test_an_open_whose_next_step_cannot_be_written() -> None:
     assert (failed.session, failed.step, failed.dispatch) == (session, "session_set_config_option", "not_sent")
 
 
+@requirement(2, 3, 5)
 def test_what_is_written_is_one_json_object_a_line() -> None:
     """No raw line end inside, whatever the text: a reader may split at any of them."""
     driver, session = idle_client()

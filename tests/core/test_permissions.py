@@ -29,6 +29,7 @@ from tests.core.helpers import (
     request,
     result,
 )
+from tests.spec.requirements import requirement
 
 CANCELLED: Message = {"outcome": {"outcome": "cancelled"}}
 
@@ -162,6 +163,7 @@ def test_options_that_cannot_be_chosen_are_not_offered() -> None:
     assert driver.sent() == [result("q", CANCELLED)]
 
 
+@requirement(82)
 def test_a_policy_answers_and_says_so() -> None:
     driver, session, _ = prompting_client(permissions=Policy({"read": "allow", "edit": "deny", "default": "ask"}))
     event = one(driver.feed(permission(1, "s1", kind="read")), PermissionAnswered)
@@ -197,6 +199,7 @@ def test_an_asked_request_is_denied_after_its_deadline() -> None:
 # ── Answered by what happens to the turn ────────────────────────────────────────────────────────────────────────────
 
 
+@requirement(83)
 def test_a_cancelled_turn_answers_its_permissions_cancelled() -> None:
     driver, session, id = prompting_client(capabilities={"fs": {"readTextFile": True}})
     first, second = ask(driver, 1), ask(driver, 2)

@@ -40,22 +40,22 @@ FAULTS = (
     Fault(
         "an intent does not look at the agent's capabilities",
         "connection",
-        "if row.gate is not None and not row.gate.open(self._peer_capabilities):",
-        "if False:",
+        "if not self._gate_open(row):\n            local(",
+        "if False:\n            local(",
         checks.check_outgoing_gate,
     ),
     Fault(
         "an intent does not look at the agent's capabilities (seen by the machine)",
         "connection",
-        "if row.gate is not None and not row.gate.open(self._peer_capabilities):",
-        "if False:",
+        "if not self._gate_open(row):\n            local(",
+        "if False:\n            local(",
         checks.check_machine,
     ),
     Fault(
         "a request for an unadvertised method is raised",
         "connection",
-        "if row.gate is not None and not row.gate.open(self._capabilities):",
-        "if False:",
+        "if not self._gate_open(row):\n            message",
+        "if False:\n            message",
         checks.check_incoming_gate,
     ),
     Fault(

@@ -41,6 +41,7 @@ from tests.core.checks import (
 )
 from tests.core.conversation import conversation
 from tests.core.linked import EXTENSION, PERMISSION_OPTIONS, REAL, Kit, facts
+from tests.spec.requirements import requirement
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # The same examples each time: a failure here is a defect, and no run should meet it by luck.
@@ -128,6 +129,7 @@ def test_an_agent_reads_the_same_from_any_chunking(lines: list[bytes], data: st.
     assert run(data.draw(wire.chunkings(stream))) == whole
 
 
+@requirement(9)
 @SETTINGS
 @given(LINES)
 def test_message_boundaries_change_nothing(lines: list[bytes]) -> None:

@@ -9,8 +9,8 @@ from acp_core.schema.validation import ValidationError, validate_type
 from tests.spec import agree
 from tests.spec.requirements import requirement
 
-# Kept small: most of the time goes into drawing values, and there are 268 types.
-EXAMPLES = 12
+# 1,000 values of each of the 268 types. Most of the time goes into drawing, so few are drawn and each is changed often.
+EXAMPLES, CHANGES = 10, 99
 
 # For each rule of agree.DIFFERENCES: type, value that only the official schema accepts.
 WITNESSES: dict[str, list[tuple[str, object]]] = {
@@ -53,12 +53,14 @@ WITNESSES: dict[str, list[tuple[str, object]]] = {
 
 @pytest.mark.parametrize("name", agree.type_names(unstable=False))
 def test_stable_type_agrees_with_the_official_schema(name: str) -> None:
-    agree.run(name, unstable=False, examples=EXAMPLES, derandomize=True)
+    compared = agree.run(name, unstable=False, examples=EXAMPLES, changes=CHANGES, derandomize=True)
+    assert compared == 1000
 
 
 @pytest.mark.parametrize("name", agree.type_names(unstable=True))
 def test_draft_type_agrees_with_the_official_schema(name: str) -> None:
-    agree.run(name, unstable=True, examples=EXAMPLES, derandomize=True)
+    compared = agree.run(name, unstable=True, examples=EXAMPLES, changes=CHANGES, derandomize=True)
+    assert compared == 1000
 
 
 def test_every_difference_is_listed_with_a_witness() -> None:
@@ -86,7 +88,7 @@ def test_envelopes_cannot_be_used_to_validate() -> None:
 
 
 def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert agree.main(["--examples", "5", "--type", "Cost"]) == 0
-    assert "1 types, 5 values each" in capsys.readouterr().out
+    assert agree.main(["--examples", "5", "--changes", "9", "--type", "Cost"]) == 0
+    assert "1 types, 50 values" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         agree.main(["--type", "Nothing"])

@@ -34,6 +34,7 @@ def test_method_goes_by_wire_name_and_by_key() -> None:
         assert refusal(name, {}).path == "$.sessionId"
 
 
+@requirement(129)
 def test_result_goes_by_method() -> None:
     validate_result("session/prompt", {"stopReason": "end_turn", "extra": 1})
     with pytest.raises(ValidationError, match="one of end_turn, max_tokens"):

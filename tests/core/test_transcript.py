@@ -55,6 +55,7 @@ from tests.core.helpers import (
 )
 from tests.corpus.recordings import recordings
 from tests.corpus.replay import compile_script, play
+from tests.spec.requirements import requirement
 
 QUIET = settings(derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
 CHUNKS = {"user": "user_message_chunk", "agent": "agent_message_chunk", "thought": "agent_thought_chunk"}
@@ -143,6 +144,7 @@ def shape(transcript: Transcript) -> list[str]:
 # ── Messages ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@requirement(16, 17)
 def test_chunks_with_one_id_are_one_message_wherever_they_come() -> None:
     talk = (
         Talk()
@@ -550,6 +552,7 @@ def test_a_message_goes_on_behind_a_replayed_tail() -> None:
 # ── Whole states ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@requirement(92, 109)
 def test_whole_states_are_replaced() -> None:
     talk = Talk()
     transcript = talk.transcript

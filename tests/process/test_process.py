@@ -19,11 +19,13 @@ import acp_sync
 from acp_core import AgentExited, AgentMessageChunk, AgentNotStarted, Event, Policy, RequestError, TurnEnded
 from acp_sync.process import Process, split
 from tests.process.conftest import EXAMPLE, ROOT, alive, odd, until
+from tests.spec.requirements import requirement
 
 ALLOW = Policy({"default": "allow"})
 DENY = Policy({"default": "deny"})
 
 
+@requirement(8)
 def test_the_main_job() -> None:
     with acp_sync.open_agent(EXAMPLE, permissions=ALLOW) as agent:
         pid = agent.pid
@@ -94,6 +96,7 @@ def test_an_agent_that_ends_at_the_start() -> None:
     assert caught.value.signal is None
 
 
+@requirement(6)
 def test_an_agent_that_dies_in_a_turn() -> None:
     with acp_sync.open_agent(odd("exit"), permissions=DENY) as agent:
         session = agent.open_session("/tmp")
@@ -131,6 +134,7 @@ def test_a_grandchild_that_holds_the_pipes_holds_up_nobody() -> None:
         assert time.monotonic() - began < 10
 
 
+@requirement(7)
 def test_an_agent_that_heeds_nothing_is_killed_with_its_children() -> None:
     with acp_sync.open_agent(odd("stubborn"), permissions=DENY, close_grace=0.3) as agent:
         agent.open_session("/tmp")
@@ -156,6 +160,7 @@ def test_the_last_words_of_an_agent_that_does_not_read_are_heard() -> None:
             turn.result()
 
 
+@requirement(6)
 def test_a_flood_on_stderr_blocks_nobody() -> None:
     seen = 0
 
@@ -279,6 +284,7 @@ print("after serve")
 """
 
 
+@requirement(4)
 def test_a_stray_print_does_not_corrupt_the_wire(monkeypatch: pytest.MonkeyPatch) -> None:
     # Without a buffer, what is printed before serve() has left before anything can be done about it.
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)

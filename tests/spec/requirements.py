@@ -5,7 +5,6 @@ which rules it checks with `@requirement(number, ...)`, and the tests of a row a
 drift apart. A row is one of
 
 * kept: `kept_in` names the modules, and at least one test is marked with the number;
-* pending: `kept_in` names the modules, the tests are not all there yet;
 * out of reach: `reason` says why a library cannot keep it for its user.
 
 `docs/spec-coverage.md` is made from this file by `tests/tools/spec_coverage.py`.
@@ -44,64 +43,76 @@ class Requirement(NamedTuple):
     level: str
     text: str
     kept_in: tuple[str, ...] = ()
-    pending: bool = True
     reason: str = ""
     draft: bool = False
 
 
 def kept(number: int, who: str, level: str, text: str, *modules: str, draft: bool = False) -> Requirement:
-    return Requirement(number, who, level, text, modules, pending=False, draft=draft)
-
-
-def later(number: int, who: str, level: str, text: str, *modules: str, draft: bool = False) -> Requirement:
     return Requirement(number, who, level, text, modules, draft=draft)
 
 
 def beyond(number: int, who: str, level: str, text: str, reason: str, draft: bool = False) -> Requirement:
-    return Requirement(number, who, level, text, pending=False, reason=reason, draft=draft)
+    return Requirement(number, who, level, text, reason=reason, draft=draft)
 
 
 REQUIREMENTS = (
     # Framing and transport
-    later(1, "both", "MUST", "The wire is UTF-8.", "framing", "codec"),
-    later(2, "both", "MUST", "On stdio a newline ends each message and none stands inside one.", "framing", "codec"),
-    later(3, "both", "is", "A line on stdio holds exactly one request, notification or response.", "codec"),
-    later(4, "agent", "MUST", "An agent writes nothing but messages to its standard output.", "acp_sync", "acp_anyio"),
-    later(5, "client", "MUST", "A client writes nothing but messages to the agent's standard input.", "connection"),
-    later(
+    kept(1, "both", "MUST", "The wire is UTF-8.", "framing", "codec"),
+    kept(2, "both", "MUST", "On stdio a newline ends each message and none stands inside one.", "framing", "codec"),
+    kept(3, "both", "is", "A line on stdio holds exactly one request, notification or response.", "codec"),
+    kept(4, "agent", "MUST", "An agent writes nothing but messages to its standard output.", "acp_sync", "acp_anyio"),
+    kept(5, "client", "MUST", "A client writes nothing but messages to the agent's standard input.", "connection"),
+    kept(
         6, "both", "MAY",
         "Standard error is free for logs; the client decides what becomes of it.",
         "acp_sync",
         "acp_anyio",
     ),
-    later(
+    kept(
         7, "client", "is",
         "The client starts the agent; to stop it, input is closed first, then the process ended.",
         "acp_sync",
         "acp_anyio",
     ),
-    later(8, "both", "SHOULD", "Stdio is supported wherever it can be.", "acp_sync", "acp_anyio"),
-    later(9, "both", "MUST", "Another transport keeps message format and lifecycle as they are.", "connection"),
-    later(
+    kept(8, "both", "SHOULD", "Stdio is supported wherever it can be.", "acp_sync", "acp_anyio"),
+    kept(
+        9, "both", "MUST",
+        "Another transport keeps message format and lifecycle as they are.",
+        "connection",
+        "acp_anyio",
+    ),
+    kept(
         10, "both", "is",
         "Envelopes follow JSON-RPC 2.0; a notification is never answered, not even with an error.",
         "codec",
         "connection",
     ),
-    later(11, "both", "is", "Keys are camelCase, discriminator values snake_case.", "schema"),
-    kept(12, "both", "MUST", "File paths are absolute, line numbers start at 1.", "schema.validation"),
+    kept(11, "both", "is", "Keys are camelCase, discriminator values snake_case.", "schema"),
+    kept(
+        12, "both", "MUST",
+        "File paths are absolute, line numbers start at 1.",
+        "methods",
+        "agent",
+        "client",
+        "schema.validation",
+    ),
     # Identifiers
-    later(
+    kept(
         13, "both", "MUST",
         "An id is null, a 64-bit integer or a string, and the response repeats it unchanged.",
         "schema.validation",
         "codec",
         "requests",
     ),
-    later(14, "agent", "MUST", "Every new session gets an id of its own.", "agent"),
+    kept(14, "agent", "MUST", "Every new session gets an id of its own.", "agent"),
     beyond(15, "agent", "is", "Tool call ids are unique within a session.", "the agent's program names its tool calls"),
-    later(16, "both", "MUST", "Message ids come from the agent alone; a client only compares them.", "transcript"),
-    later(
+    kept(
+        16, "both", "MUST",
+        "Message ids come from the agent alone; a client only compares them.",
+        "client",
+        "transcript",
+    ),
+    kept(
         17, "agent", "SHOULD",
         "Chunks name their message where it is known; no id and null mean the same.",
         "agent",
@@ -112,11 +123,10 @@ REQUIREMENTS = (
         "List cursors are opaque and not stored; a missing next cursor is the end.",
         "cursors pass through untouched; what a program does with one is its own business",
     ),
-    later(
+    kept(
         20, "both", "MUST",
         "Ids of open URL elicitations are unique on a connection and opaque to the client.",
         "agent",
-        "client",
     ),
     beyond(
         23, "agent", "is",
@@ -125,17 +135,17 @@ REQUIREMENTS = (
         draft=True,
     ),
     # Version negotiation and initialization
-    later(
+    kept(
         24, "client", "MUST",
         "Initialize comes before any session, with the newest version and the capabilities.",
         "client",
     ),
-    later(25, "client", "is", "Initialize is sent once, first.", "client"),
-    later(26, "agent", "MUST", "A supported version is answered as asked, any other with the newest one.", "agent"),
-    later(27, "client", "SHOULD", "An answer with an unsupported version ends the connection and is told.", "client"),
-    later(28, "both", "MUST", "Both sides keep to the agreed version.", "connection"),
-    later(29, "both", "SHOULD", "Both sides say who they are.", "client", "agent"),
-    later(
+    kept(25, "client", "is", "Initialize is sent once, first.", "client"),
+    kept(26, "agent", "MUST", "A supported version is answered as asked, any other with the newest one.", "agent"),
+    kept(27, "client", "SHOULD", "An answer with an unsupported version ends the connection and is told.", "client"),
+    kept(28, "both", "MUST", "Both sides keep to the agreed version.", "connection"),
+    kept(29, "both", "SHOULD", "Both sides say who they are.", "client", "agent"),
+    kept(
         30, "both", "is",
         "A version is an integer from 0 to 65535; 0 counts as unsupported.",
         "schema.validation",
@@ -143,29 +153,55 @@ REQUIREMENTS = (
         "agent",
     ),
     # Capabilities
-    later(33, "both", "MUST", "What is not advertised is not supported.", "schema.validation", "methods"),
-    later(34, "both", "SHOULD", "Any combination of the peer's capabilities is coped with.", "methods", "connection"),
-    later(35, "agent", "MUST", "New session, prompt, cancel and update are always there.", "agent"),
-    later(36, "agent", "MUST", "Text and resource links are accepted in any prompt.", "agent"),
-    later(37, "client", "MUST", "A prompt holds images, audio and embedded resources only where advertised.", "client"),
-    later(
+    kept(
+        33, "both", "MUST",
+        "What is not advertised is not supported.",
+        "methods",
+        "connection",
+        "schema.validation",
+    ),
+    kept(34, "both", "SHOULD", "Any combination of the peer's capabilities is coped with.", "methods", "connection"),
+    kept(35, "agent", "MUST", "New session, prompt, cancel and update are always there.", "agent"),
+    kept(36, "agent", "MUST", "Text and resource links are accepted in any prompt.", "agent"),
+    kept(37, "client", "MUST", "A prompt holds images, audio and embedded resources only where advertised.", "client"),
+    kept(
         38, "client", "MUST",
         "Load, list, resume, close and delete are called only where advertised.",
         "methods",
         "client",
     ),
-    later(40, "client", "MUST", "Logout is called only where advertised.", "methods"),
-    later(41, "client", "MUST", "Additional directories are sent only where advertised.", "client"),
-    later(42, "agent", "MUST", "File and terminal methods are called only where advertised.", "methods"),
-    later(43, "agent", "MUST", "Boolean options are sent only to clients that advertise them.", "agent"),
-    later(
-        44, "agent", "MUST",
-        "An elicitation uses only modes that the client advertises; an empty object is none.",
+    kept(
+        40, "client", "MUST",
+        "Logout is called only where advertised.",
+        "methods",
+        "connection",
+    ),
+    kept(41, "client", "MUST", "Additional directories are sent only where advertised.", "client"),
+    kept(
+        42, "agent", "MUST",
+        "File and terminal methods are called only where advertised.",
+        "methods",
+        "connection",
+    ),
+    kept(
+        43, "agent", "MUST",
+        "Boolean options are sent only to clients that advertise them.",
         "methods",
         "agent",
     ),
-    later(45, "agent", "MUST", "Terminal logins are offered only to clients that advertise them.", "agent"),
-    later(
+    kept(
+        44, "agent", "MUST",
+        "An elicitation uses only modes that the client advertises; an empty object is none.",
+        "agent",
+    ),
+    kept(
+        45, "agent", "MUST",
+        "Terminal logins are offered only to clients that advertise them.",
+        "methods",
+        "agent",
+        "client",
+    ),
+    kept(
         46, "client", "MUST",
         "HTTP and SSE servers are passed only where advertised; stdio always may be.",
         "client",
@@ -175,15 +211,21 @@ REQUIREMENTS = (
         "An agent speaks HTTP to MCP servers and connects to all it is given.",
         "MCP is the agent's own business",
     ),
-    later(
+    kept(
         48, "agent", "MUST",
         "Plan and compaction drafts go only to clients that advertise them.",
+        "methods",
         "agent",
         draft=True,
     ),
     # Lifecycle
-    later(50, "client", "MUST", "Initialize precedes session methods, a session precedes prompts.", "client"),
-    later(51, "client", "MUST", "A terminal login is never passed to authenticate.", "client"),
+    kept(50, "client", "MUST", "Initialize precedes session methods, a session precedes prompts.", "client"),
+    kept(
+        51, "client", "MUST",
+        "A terminal login is never passed to authenticate.",
+        "client",
+        "agent",
+    ),
     beyond(
         52, "client", "is",
         "A terminal login runs the configured program with extra arguments and reconnects.",
@@ -194,92 +236,146 @@ REQUIREMENTS = (
         "The arguments of a terminal login lead to a program that logs in and exits.",
         "the agent's command line is its own",
     ),
-    later(55, "client", "SHOULD", "After logout, sessions may fail with an authentication error.", "errors"),
+    kept(55, "client", "SHOULD", "After logout, sessions may fail with an authentication error.", "errors"),
     beyond(
         56, "agent", "is",
         "After a login, new sessions are not refused for lack of one.",
         "the agent's program knows its logins",
     ),
-    later(
+    kept(
         57, "both", "MUST",
         "Load sends id, directory and servers, and is answered after the whole replay.",
         "client",
         "agent",
     ),
-    later(58, "both", "MUST", "Resume sends the same and replays nothing before its answer.", "client", "agent"),
+    kept(58, "both", "MUST", "Resume sends the same and replays nothing before its answer.", "client", "agent"),
     beyond(
         60, "agent", "SHOULD",
         "Notices are not replayed.",
         "draft; the agent's program chooses what it replays",
         draft=True,
     ),
-    later(61, "agent", "is", "A replay may hold whole states in place of every chunk.", "replay", draft=True),
-    later(62, "agent", "MUST", "Closing a session cancels its work first.", "agent", "closing"),
+    kept(
+        61, "agent", "is",
+        "A replay may hold whole states in place of every chunk.",
+        "replay",
+        "transcript",
+        draft=True,
+    ),
+    kept(
+        62, "agent", "MUST",
+        "Closing a session cancels its work first.",
+        "agent",
+        "client",
+    ),
     beyond(
         63, "agent", "SHOULD",
         "Deleting an unknown session succeeds; deleted ones leave the list.",
         "storage is the agent program's",
     ),
-    later(
+    kept(
         64, "agent", "MUST",
         "A list is a list even when empty; its filter is an absolute path.",
+        "agent",
+        "methods",
         "schema.validation",
     ),
-    later(65, "client", "MUST", "Additional directories of a listed session are taken as they are.", "client"),
-    later(
+    kept(65, "client", "MUST", "Additional directories of a listed session are taken as they are.", "client"),
+    kept(
         66, "agent", "MUST",
         "The working directory is absolute and holds wherever the process runs.",
+        "agent",
+        "client",
         "schema.validation",
-        "host",
     ),
-    later(
+    kept(
         67, "client", "MUST",
         "Additional directories are absolute; load and resume send all of them again.",
         "schema.validation",
         "client",
     ),
-    later(68, "agent", "MUST", "Broken additional directories are refused, never dropped.", "agent"),
+    kept(
+        68, "agent", "MUST",
+        "Broken additional directories are refused, never dropped.",
+        "agent",
+    ),
     beyond(
         69, "both", "MUST",
         "Where limits to roots are claimed, they hold against links.",
         "file access is the program's; the library opens no file",
     ),
-    later(70, "agent", "MUST", "Requests without additional directories stay valid.", "agent"),
+    kept(70, "agent", "MUST", "Requests without additional directories stay valid.", "agent"),
     # Cancellation
-    later(71, "both", "MAY", "A side may cancel a request of its own; the other may ignore that.", "requests"),
-    later(72, "both", "MUST", "A cancelled request still gets an answer: a result or the cancelled error.", "requests"),
-    later(73, "both", "is", "A cancel that comes too late changes nothing.", "requests"),
-    later(74, "both", "SHOULD", "Work that is aborted from inside answers with the cancelled error too.", "connection"),
-    later(75, "both", "MAY", "The caller may wait for that answer.", "requests"),
-    later(
+    kept(
+        71, "both", "MAY",
+        "A side may cancel a request of its own; the other may ignore that.",
+        "connection",
+    ),
+    kept(
+        72, "both", "MUST",
+        "A cancelled request still gets an answer: a result or the cancelled error.",
+        "connection",
+        "agent",
+        "acp_sync",
+        "acp_anyio",
+    ),
+    kept(
+        73, "both", "is",
+        "A cancel that comes too late changes nothing.",
+        "connection",
+        "requests",
+    ),
+    kept(74, "both", "SHOULD", "Work that is aborted from inside answers with the cancelled error too.", "connection"),
+    kept(
+        75, "both", "MAY",
+        "The caller may wait for that answer.",
+        "connection",
+        "requests",
+    ),
+    kept(
         76, "client", "MAY",
         "A turn may be cancelled at any time; its open tool calls count as cancelled at once.",
         "client",
         "transcript",
     ),
-    later(77, "agent", "SHOULD", "A cancelled turn stops model and tools soon.", "turns", "host"),
-    later(
+    kept(
+        77, "agent", "SHOULD",
+        "A cancelled turn stops model and tools soon.",
+        "agent",
+        "host",
+        "acp_sync",
+        "acp_anyio",
+    ),
+    kept(
         78, "agent", "MUST",
         "A cancelled prompt is answered with the stop reason cancelled, not with an error.",
         "agent",
     ),
-    later(79, "agent", "MUST", "Updates after a cancel precede the answer to the prompt.", "agent"),
-    later(80, "client", "SHOULD", "Tool call updates after a cancel are still taken.", "client", "sessions"),
+    kept(79, "agent", "MUST", "Updates after a cancel precede the answer to the prompt.", "agent"),
+    kept(80, "client", "SHOULD", "Tool call updates after a cancel are still taken.", "client", "sessions"),
     # Permission
-    later(82, "client", "MAY", "Permissions may be answered by a policy.", "permissions"),
-    later(
+    kept(82, "client", "MAY", "Permissions may be answered by a policy.", "permissions"),
+    kept(
         83, "client", "MUST",
         "A cancelled turn answers every open permission request with cancelled.",
         "client",
         "permissions",
     ),
-    later(87, "agent", "SHOULD", "After permission the tool runs and is reported in progress.", "host"),
+    beyond(
+        87, "agent", "SHOULD",
+        "After permission the tool runs and is reported in progress.",
+        "the agent's program runs its tools and reports them",
+    ),
     # Prompt turn, tool calls, plans, content
-    later(88, "agent", "MUST", "A finished turn answers the prompt with a stop reason.", "agent"),
+    kept(88, "agent", "MUST", "A finished turn answers the prompt with a stop reason.", "agent"),
     beyond(91, "agent", "SHOULD", "Tool calls and plans are reported.", "the agent's program decides what it reports"),
-    later(92, "both", "MUST", "A plan update holds all entries and replaces the plan.", "transcript"),
+    kept(
+        92, "both", "MUST",
+        "A plan update holds all entries and replaces the plan.",
+        "transcript",
+    ),
     beyond(96, "client", "SHOULD", "Text is shown as Markdown.", "display is the client's"),
-    later(
+    kept(
         97, "client", "is",
         "After a refusal, prompt and what followed leave the context; that is shown.",
         "transcript",
@@ -317,38 +413,56 @@ REQUIREMENTS = (
         "the client's handler keeps the terminals",
     ),
     # Config options, modes, commands
-    later(104, "agent", "MUST", "Options have a value, and answers and updates hold the complete list.", "agent"),
-    later(
+    kept(
+        104, "agent", "MUST",
+        "Options have a value, and answers and updates hold the complete list.",
+        "agent",
+        "client",
+    ),
+    kept(
         105, "client", "SHOULD",
         "Options of an unknown type are passed over, order is kept.",
-        "schema.validation",
         "sessions",
+        "client",
     ),
     beyond(
         106, "both", "MUST",
         "Categories are hints; unknown ones are fine.",
         "display is the client's; any category passes",
     ),
-    later(107, "client", "SHOULD", "Options win over modes where both are given.", "sessions"),
-    later(
+    beyond(
+        107, "client", "SHOULD",
+        "Options win over modes where both are given.",
+        "both are on the session's handle as they came; which of them a user sees is the client's display",
+    ),
+    kept(
         108, "client", "is",
         "A mode is one of those on offer; modes and options may change at any time.",
+        "methods",
         "client",
+        "agent",
         "sessions",
     ),
-    later(109, "agent", "MAY", "Commands are announced after a session was made, and again at any time.", "sessions"),
+    kept(
+        109, "agent", "MAY",
+        "Commands are announced after a session was made, and again at any time.",
+        "agent",
+        "sessions",
+        "transcript",
+    ),
     # Elicitation
-    later(
+    kept(
         110, "agent", "MUST",
         "An elicitation names its mode and its scope: a session or a request.",
-        "schema.validation",
         "agent",
+        "schema.validation",
     ),
-    later(
+    kept(
         111, "agent", "MUST",
         "A form's schema says type and properties; readers cope without.",
-        "schema.validation",
         "agent",
+        "events",
+        "schema.validation",
     ),
     beyond(
         112, "both", "SHOULD",
@@ -361,9 +475,22 @@ REQUIREMENTS = (
         "The user sees who asks, and consents before a URL is opened.",
         "display is the client's",
     ),
-    later(115, "agent", "MUST", "Every outcome of an elicitation is handled, consent is not completion.", "agent"),
-    later(116, "both", "MUST", "Completion goes to the same client; unknown ids are passed over.", "client", "agent"),
-    later(117, "client", "MUST", "A mode that was not advertised is refused as invalid params.", "client"),
+    kept(
+        115, "agent", "MUST",
+        "Every outcome of an elicitation is handled, consent is not completion.",
+        "agent",
+    ),
+    kept(
+        116, "both", "MUST",
+        "Completion goes to the same client; unknown ids are passed over.",
+        "agent",
+        "connection",
+    ),
+    kept(
+        117, "client", "MUST",
+        "A mode that was not advertised is refused as invalid params.",
+        "client",
+    ),
     beyond(
         118, "agent", "MUST",
         "URLs hold no personal data, and the same user finishes.",
@@ -387,19 +514,28 @@ REQUIREMENTS = (
         "`_meta` passes untouched; nothing here sets a key",
     ),
     kept(123, "both", "MUST", "Objects of the protocol get no fields of one's own.", "schema.validation"),
-    later(
+    kept(
         124, "both", "MUST",
         "Methods with an underscore are free; unknown requests are refused, notifications passed over.",
         "connection",
         "schema.validation",
     ),
-    later(125, "both", "SHOULD", "Extensions are advertised in `_meta` of the capabilities.", "connection"),
+    kept(
+        125, "both", "SHOULD",
+        "Extensions are advertised in `_meta` of the capabilities.",
+        "connection",
+    ),
     kept(
         129, "both", "is",
         "Unions are closed but for the listed ones: what is sent is known, what is read is kept.",
         "schema.validation",
     ),
-    later(130, "both", "is", "A proxy keeps `_meta`; cancels stay on their connection.", "requests"),
+    kept(
+        130, "both", "is",
+        "A proxy keeps `_meta`; cancels stay on their connection.",
+        "connection",
+        "requests",
+    ),
     # Draft features
     beyond(
         142, "agent", "MUST",
@@ -413,7 +549,12 @@ REQUIREMENTS = (
         "draft; the agent's program writes them",
         draft=True,
     ),
-    later(144, "agent", "is", "A compaction starts, gets its chunks, and ends once.", "transcript", draft=True),
+    beyond(
+        144, "agent", "is",
+        "A compaction starts, gets its chunks, and ends once.",
+        "draft; the agent's program compacts, its updates are gated, typed and passed on in their order",
+        draft=True,
+    ),
     beyond(
         145, "both", "MUST",
         "Providers are advertised, replaced as a whole, and kept out of storage.",
@@ -458,7 +599,7 @@ def marked_tests() -> dict[int, tuple[str, ...]]:
 def marks(tree: ast.Module) -> Iterator[tuple[str, list[int]]]:
     """Yield (name, numbers) of every marked test in a module, methods of classes included."""
     for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test_"):
             for mark in node.decorator_list:
                 if isinstance(mark, ast.Call) and isinstance(mark.func, ast.Name) and mark.func.id == "requirement":
                     yield node.name, [ast.literal_eval(argument) for argument in mark.args]

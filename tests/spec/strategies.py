@@ -6,7 +6,8 @@ two random changes, which may or may not be accepted. Both are for tests of anyt
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from random import Random
 from typing import TypeAlias
 
 from hypothesis import strategies as st
@@ -33,6 +34,9 @@ EDGES: list[Json] = [
     "cancelled", "boolean", "string", "1", "https://example.org", "no uri", [], [None], [[]], {}, {"type": "text"},
     {"type": 1}, {"x": None}, "\ud800",
 ]  # fmt: skip
+
+# Members that an object may get: some that mean something in many places, and one that means nothing.
+ADDED = ("type", "_meta", "value", "mode", "anyOf", "x")
 
 PRIMITIVES: dict[str, Strategy] = {
     "any": JSON,
@@ -145,6 +149,45 @@ def mutants(draw: st.DrawFn, values: Strategy) -> Json:
     return value
 
 
+def neighbours(value: Json, count: int, chance: Random) -> Iterator[Json]:
+    """Yield `count` values that differ from `value` in one place: replaced, left out or added; all places alike."""
+    places = list(_places(value, ()))
+    for _ in range(count):
+        yield _changed(value, chance.choice(places), chance)
+
+
+def _places(value: Json, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+    yield path
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _places(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _places(item, (*path, index))
+
+
+def _changed(value: Json, path: tuple[str | int, ...], chance: Random) -> Json:
+    """A copy of `value`, changed at `path`; what is not on the way is shared."""
+    if path and isinstance(value, dict):
+        key = str(path[0])
+        if len(path) == 1 and chance.random() < 0.2:
+            return {name: item for name, item in value.items() if name != key}
+        return {**value, key: _changed(value[key], path[1:], chance)}
+    if path and isinstance(value, list):
+        index = int(path[0])
+        return [*value[:index], _changed(value[index], path[1:], chance), *value[index + 1 :]]
+    how = chance.random()
+    if isinstance(value, list) and how < 0.4:
+        return [*value, chance.choice(EDGES)]
+    if isinstance(value, dict) and how < 0.4:
+        return {**value, chance.choice(ADDED): chance.choice(EDGES)}
+    if isinstance(value, str) and how < 0.2:
+        return value + chance.choice("x /:")
+    if isinstance(value, int) and not isinstance(value, bool) and how < 0.2:
+        return value + chance.choice((1, -1, 2**32, -(2**32)))
+    return chance.choice(EDGES)
+
+
 def _change(draw: st.DrawFn, value: Json) -> Json:
     """Go down a random way and replace, drop or add something there; drawn values are shared, so they are copied."""
     inner = isinstance(value, (dict, list)) and bool(value) and draw(st.integers(0, 3)) > 0
@@ -159,5 +202,5 @@ def _change(draw: st.DrawFn, value: Json) -> Json:
     if isinstance(value, list) and draw(st.booleans()):
         return [*value, draw(st.sampled_from(EDGES))]
     if isinstance(value, dict) and draw(st.booleans()):
-        return {**value, draw(st.sampled_from(["type", "_meta", "value", "mode", "anyOf", "x"])): draw(JSON)}
+        return {**value, draw(st.sampled_from(ADDED)): draw(JSON)}
     return draw(st.sampled_from(EDGES))

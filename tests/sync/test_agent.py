@@ -71,7 +71,8 @@ class Everything:
         self.asked: list[str | None] = []
 
     def new_session(self, request: acp_core.NewSessionRequested) -> Mapping[str, object]:
-        return {"sessionId": "mine", "modes": {"currentModeId": "a", "availableModes": []}}
+        modes = {"currentModeId": "a", "availableModes": []}
+        return {"sessionId": "mine", "modes": modes, "configOptions": []}
 
     def load_session(self, request: acp_core.LoadSessionRequested, session: AgentSession) -> None:
         if session.session_id == "none":
@@ -209,7 +210,11 @@ def test_failures_are_answered_and_reported(peer: Peer, agent: Everything) -> No
     with served(agent, peer, events.append):
         session_id = new_session(peer)
         prompt(peer, session_id, "raise")
-        assert peer.read()["error"] == {"code": -32603, "message": "internal error"}
+        assert peer.read()["error"] == {
+            "code": -32603,
+            "message": "internal error",
+            "data": {"field": "request", "reason": "handler.failed"},
+        }
         prompt(peer, session_id, "refuse", 3)
         assert peer.read()["error"] == {"code": -32000, "message": "log in"}
         prompt(peer, session_id, "an invented stop reason", 4)

@@ -482,7 +482,11 @@ def test_handlers(peer: Peer) -> None:
         peer.ask(2, "fs/write_text_file", {"sessionId": "s1", "path": "/a", "content": ""})
         assert peer.read()["error"] == {"code": -32002, "message": "read only", "data": {"why": 1}}
         peer.ask(3, "_x/broken")
-        assert peer.read()["error"] == {"code": -32603, "message": "internal error"}
+        assert peer.read()["error"] == {
+            "code": -32603,
+            "message": "internal error",
+            "data": {"field": "request", "reason": "handler.failed"},
+        }
         peer.ask(4, "terminal/create", {"sessionId": "s1", "command": "ls"})
         error = peer.read()["error"]
         assert isinstance(error, dict)
@@ -562,7 +566,11 @@ def test_permissions_by_callback(peer: Peer) -> None:
             peer.ask(number, "session/request_permission", ASK)
             message = peer.read()
             got.append(message.get("result", message.get("error")))
-        internal = {"code": -32603, "message": "internal error"}
+        internal = {
+            "code": -32603,
+            "message": "internal error",
+            "data": {"field": "request", "reason": "handler.failed"},
+        }
         assert got == [selected("y"), selected("n"), {"outcome": {"outcome": "cancelled"}}, internal, internal]
         peer.end_turn(prompt)
         turn.result()

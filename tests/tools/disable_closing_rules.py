@@ -21,7 +21,14 @@ TESTS = (
     "tests/core/test_cancel_escalate.py",
     "tests/core/test_closing_model.py",
 )
-NEEDED = ("acp_core", *TESTS, "tests/core/helpers.py", "tests/core/owner.py", "pyproject.toml")
+NEEDED = (
+    "acp_core",
+    *TESTS,
+    "tests/core/helpers.py",
+    "tests/core/owner.py",
+    "tests/spec/requirements.py",
+    "pyproject.toml",
+)
 RULES = (*(f"P{number}" for number in range(1, 26)), "every")
 
 REFUSED = "        if self._turns_refused:\n"

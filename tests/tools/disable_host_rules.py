@@ -18,7 +18,14 @@ TESTS = (
     "tests/core/test_agent_side.py",
     "tests/core/test_host.py",
 )
-NEEDED = ("acp_core", *TESTS, "tests/core/helpers.py", "tests/core/host_rig.py", "pyproject.toml")
+NEEDED = (
+    "acp_core",
+    *TESTS,
+    "tests/core/helpers.py",
+    "tests/core/host_rig.py",
+    "tests/spec/requirements.py",
+    "pyproject.toml",
+)
 
 LEDGER = "acp_core/projection.py"
 AGENT = "acp_core/agent.py"
@@ -62,7 +69,7 @@ DISABLINGS = (
     Disabling(
         "M8",
         AGENT,
-        "            self._answer(codec.error_line(request.rpc_id, error.code, error.message, data))\n",
+        "            self._answer_error(request.rpc_id, error)\n",
         "            pass\n",
     ),
     Disabling("M9", LEDGER, "((THOUGHT, thought), (MESSAGE, text))", "((MESSAGE, text), (THOUGHT, thought))"),
@@ -233,8 +240,8 @@ DISABLINGS = (
         "M47",
         AGENT,
         '            self._answer(codec.result_line(request.rpc_id, \'{"stopReason":"cancelled"}\'))\n'
-        "        else:\n            data = codec",
-        "            pass\n        if True:\n            data = codec",
+        "        else:\n            self._answer_error",
+        "            pass\n        if True:\n            self._answer_error",
     ),
     Disabling(
         "M48",
@@ -296,7 +303,7 @@ DISABLINGS = (
         "M58",
         AGENT,
         "        if session is None or session.state in (CLOSED, LOADING, RESUMING):\n"
-        '            return RESOURCE_NOT_FOUND, f"{name} is not open here"\n',
+        '            return refusal(RESOURCE_NOT_FOUND, f"{name} is not open here", "sessionId", "session.unknown")\n',
         "",
     ),
     Disabling("M59", AGENT, '                session.move("closing")\n', "                pass\n"),

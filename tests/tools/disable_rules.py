@@ -22,7 +22,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = "tests/core/peer"
 # What the rules' tests need of the checkout.
-NEEDED = ("acp_core", TESTS, "tests/core/helpers.py", "pyproject.toml")
+NEEDED = ("acp_core", TESTS, "tests/core/helpers.py", "tests/spec/requirements.py", "pyproject.toml")
 TIMEOUT = 120.0
 
 RULES = (
@@ -348,8 +348,8 @@ DISABLINGS = (
     Disabling(
         "P1",
         CONNECTION,
-        "        if row.gate is not None and not row.gate.open(self._capabilities):\n            return",
-        "        if False:\n            return",
+        "        if not self._gate_open(row):\n            message",
+        "        if False:\n            message",
     ),
     Disabling(
         "P1", CLIENT, "            if gate is None or not gate.open(self._capabilities):\n", "            if False:\n"
@@ -429,8 +429,8 @@ DISABLINGS = (
     Disabling(
         "P9",
         CLIENT,
-        '        if row.key != "session_request_permission":\n            self._refuse(',
-        "        if True:\n            self._refuse(",
+        '        if row.key != "session_request_permission":\n            error = refusal(',
+        "        if True:\n            error = refusal(",
     ),
     Disabling(
         "P9",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT))
 from acp_core import events  # noqa: E402
 from acp_core.limits import LIMITS, MIB  # noqa: E402
 from acp_core.methods import V1, Method  # noqa: E402
+from acp_core.methods_unstable import V1_UNSTABLE  # noqa: E402
 from acp_core.state import TABLES  # noqa: E402
 
 MADE = "<!-- Made from the code by tests/tools/generate_docs.py: change the code, then run it. -->\n"
@@ -121,20 +122,41 @@ def _use(row: Method) -> str:
     return row.intent or row.event
 
 
+def _needs(row: Method) -> str:
+    if row.presence:
+        return f"`{row.presence}` in the session's result"
+    if row.gate is None:
+        return ""
+    return f"{row.gate}" if row.advertiser == row.handler else f"{row.gate} of the {row.advertiser}"
+
+
 def methods_page() -> str:
     """The method table of version 1."""
-    rows = [
-        f"| `{row.wire}` | `{row.key}` | {row.handler} | {row.kind} | {row.gate or ''} | {_use(row)} |" for row in V1
+
+    def rows(table: Iterable[Method]) -> list[str]:
+        return [
+            f"| `{row.wire}` | `{row.key}` | {row.handler} | {row.kind} | {_needs(row)} | {_use(row)} |"
+            for row in table
+        ]
+
+    head = [
+        "| on the wire | key | handled by | kind | needs | call or event |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
     return "\n".join(
         [
             MADE,
             "# Methods\n",
-            "The table of protocol version 1. A method that needs a capability is refused where the side that\n"
-            "handles it did not advertise it.\n",
-            "| on the wire | key | handled by | kind | needs | call or event |",
-            "| --- | --- | --- | --- | --- | --- |",
-            *rows,
+            "The table of protocol version 1. Using what the other side did not advertise is a LocalProtocolError\n"
+            "that names the capability; being asked for what this side did not advertise is answered -32601.\n",
+            *head,
+            *rows(V1),
+            "",
+            "## Drafts\n",
+            "Off by default, as if there were no such methods. `methods=V1_UNSTABLE` turns them on, each still behind\n"
+            "its capability; what they carry is in `acp_core.schema.v1_unstable`.\n",
+            *head,
+            *rows(row for row in V1_UNSTABLE if row.key not in {stable.key for stable in V1}),
             "",
         ]
     )

@@ -19,8 +19,7 @@ COMMAND = "python -m tests.tools.spec_coverage"
 def page() -> str:
     """Return the text of the page."""
     tests = marked_tests()
-    settled = [row for row in REQUIREMENTS if row.kept_in and not row.pending]
-    pending = [row for row in REQUIREMENTS if row.pending]
+    kept = [row for row in REQUIREMENTS if row.kept_in]
     beyond = [row for row in REQUIREMENTS if row.reason]
     lines = [
         "# Rules of protocol version 1, and where they are kept",
@@ -30,13 +29,12 @@ def page() -> str:
         "Numbers follow the project's protocol reference, section 3. MUST, SHOULD and MAY are the levels of the",
         'protocol; "is" marks a definition. Draft rules are in italics.',
         "",
-        f"{len(REQUIREMENTS)} rules: {len(settled)} kept and tested, {len(pending)} with tests still to be linked, "
-        f"{len(beyond)} out of a library's reach.",
+        f"{len(REQUIREMENTS)} rules: {len(kept)} kept and tested, {len(beyond)} out of a library's reach.",
         "",
         "| rule | binds | level | what it says | kept in | tests |",
         "|---|---|---|---|---|---|",
     ]
-    lines += [line(row, tests.get(row.number, ())) for row in REQUIREMENTS if row.kept_in]
+    lines += [line(row, tests.get(row.number, ())) for row in kept]
     lines += [
         "",
         "## Out of reach",
@@ -55,8 +53,7 @@ def text(row: Requirement) -> str:
 def line(row: Requirement, tests: tuple[str, ...]) -> str:
     modules = ", ".join(f"`{module}`" for module in row.kept_in)
     links = ", ".join(f"`{name}`" for name in tests)
-    status = " (pending)" if row.pending else ""
-    return f"| {row.number} | {row.who} | {row.level} | {text(row)} | {modules} | {links}{status} |"
+    return f"| {row.number} | {row.who} | {row.level} | {text(row)} | {modules} | {links} |"
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -602,5 +602,9 @@ def test_A6_a_restored_request_of_a_session_that_nobody_attached_ends_with_the_c
     answers = decode_output(driver.conn.data_to_send(driver.now)[1:])
     assert [answer.get("result", answer.get("error")) for answer in answers] == [
         {"outcome": {"outcome": "cancelled"}},
-        {"code": -32800, "message": "the connection is closing"},
+        {
+            "code": -32800,
+            "message": "the connection is closing",
+            "data": {"field": "request", "reason": "connection.closing"},
+        },
     ]

@@ -39,6 +39,7 @@ from tests.core.helpers import (
     result,
     update,
 )
+from tests.spec.requirements import requirement
 
 CANCELLED: Message = {"outcome": {"outcome": "cancelled"}}
 
@@ -265,6 +266,7 @@ def cancelling() -> tuple[ClientDriver, Session, int]:
     return driver, session, prompt
 
 
+@requirement(83)
 def test_P8_cancel_goes_out_first_and_then_every_open_question_is_answered_so() -> None:
     driver, session, prompt = prompting_client()
     driver.feed(

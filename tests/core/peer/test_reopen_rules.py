@@ -37,6 +37,7 @@ from tests.core.helpers import (
     result,
     update,
 )
+from tests.spec.requirements import requirement
 
 LOAD_ONLY: Message = {"loadSession": True}
 # The kinds of update that make a transcript, one that nobody knows included.
@@ -117,6 +118,7 @@ def test_L1_a_reopening_that_waited_does_not_take_a_session_away() -> None:
     assert (first.state, driver.conn.session("s1")) == ("idle", first)
 
 
+@requirement(57, 58, 67)
 def test_L2_the_options_of_the_session_are_sent_again() -> None:
     options: Message = {
         "mcp_servers": [{"name": "m", "command": "/bin/m", "args": [], "env": []}],
@@ -142,6 +144,7 @@ def test_L2_the_options_of_the_session_are_sent_again() -> None:
     assert again.cwd == CWD
 
 
+@requirement(57)
 def test_L3_what_comes_while_a_load_is_outstanding_is_replay() -> None:
     for replay in ("discard", "report"):
         driver, id = loading(replay=replay)
@@ -212,6 +215,7 @@ def test_L4_the_load_response_does_not_close_the_window() -> None:
     assert one(driver.feed(chunk("s1", "x")), AgentMessageChunk).mark == ""
 
 
+@requirement(58)
 def test_L5_a_resume_opens_no_window_but_what_comes_before_its_answer_is_replay() -> None:
     for replay, shown in (("discard", 0), ("report", 7)):
         driver, id = loading(FULL_AGENT, replay=replay)
