@@ -298,7 +298,7 @@ def without_a_line() -> list[int]:
     return [row.number for row in REQUIREMENTS if row.kept_in and row.number not in known]
 
 
-def tests_of(rule: str) -> list[str]:
+def ids_of(rule: str) -> list[str]:
     """The ids of the tests that are marked with a rule and need no binding."""
     return [f"tests/{name}" for name in marked_tests()[int(rule)] if name.startswith(("core/", "spec/"))]
 
@@ -336,7 +336,7 @@ def main(chosen: list[str]) -> int:
     began = time.monotonic()
     unnoticed = 0
     for one in todo:
-        code, said = run(tests_of(one.rule), one)
+        code, said = run(ids_of(one.rule), one)
         # Only a failed test counts, not an error while the tests are collected.
         unnoticed += code != 1
         line = " / ".join(part.strip() for part in one.old.strip().splitlines())
