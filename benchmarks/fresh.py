@@ -41,6 +41,10 @@ class Import:
         self.loaded = frozenset(loaded)
 
 
+# What is loaded when it is first used counts too: the ends of a connection are what the core is for.
+USED = {"acp_core": "acp_core.ClientConnection, acp_core.AgentConnection"}
+
+
 @cache
 def imported(runs: int, *modules: str) -> dict[str, list[Import]]:
     """For every module, so many processes that import it.
@@ -57,6 +61,7 @@ def imported(runs: int, *modules: str) -> dict[str, list[Import]]:
         "    return time.process_time()\n"
         "before, began = memory(), now()\n"
         "import {module}\n"
+        "{used}\n"
         "spent = now() - began\n"
         "print(spent, (memory() - before) * {page}, *sys.modules)\n"
     )
@@ -64,7 +69,8 @@ def imported(runs: int, *modules: str) -> dict[str, list[Import]]:
     compileall.compile_dir(ROOT / "acp_core", quiet=2)
     for _ in range(runs):
         for module in modules:
-            text = code.format(path=[str(ROOT), *sys.path], module=module, page=os.sysconf("SC_PAGE_SIZE"))
+            path, page = [str(ROOT), *sys.path], os.sysconf("SC_PAGE_SIZE")
+            text = code.format(path=path, module=module, used=USED.get(module, ""), page=page)
             command = [sys.executable, "-S", "-c", text]
             out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
             found[module].append(Import(*out.split()))

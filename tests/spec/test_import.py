@@ -1,12 +1,10 @@
-"""Importing the core is cheap, and the schema costs nothing to those who do not use it."""
+"""The schema costs nothing to those who do not use it. The benchmarks measure what importing costs (I1 to I3)."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
-
-from tests.tools.import_cost import measure
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -49,18 +47,3 @@ def test_a_whole_conversation_loads_no_schema() -> None:
     assert {"acp_core.client", "acp_core.agent", "acp_core.codec"} <= loaded
     assert [name for name in loaded if name.startswith(("acp_core.schema", "acp_core.testing"))] == []
     assert loaded & {"typing", "dataclasses", "inspect", "asyncio"} == set()
-
-
-def test_what_importing_costs() -> None:
-    """The bars of the project: twice json at most, 25 times less than the official SDK, an eighth of its memory."""
-    for attempt in range(3):
-        costs = measure(("json", "core", "both", "official"), 5 + 4 * attempt)
-        core, official = costs["core"], costs["official"]
-        bars = {
-            "I1": core.cpu <= 2.0 * costs["json"].cpu,
-            "I2": official.cpu >= 25 * costs["both"].cpu,
-            "I3": 8 * costs["both"].rss <= official.rss,
-        }
-        if all(bars.values()):
-            return
-    raise AssertionError(f"{bars}: {costs}")

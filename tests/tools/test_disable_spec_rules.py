@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.tools.disable_rules import misplaced
-from tests.tools.disable_spec_rules import DISABLINGS, run, ids_of, without_a_line
+from tests.tools.disable_spec_rules import DISABLINGS, ids_of, run, without_a_line
 
 SAMPLE = {"20", "45", "83"}
 
