@@ -957,7 +957,8 @@ class Connection:
             if not wire.startswith("_") and wire not in self._extensions:
                 local(
                     "method.unknown",
-                    f"{clip(wire)} is in no method table; an extension starts with '_' or is named in extensions=",
+                    f"{clip(wire)} is not in this method table; an extension starts with '_' or is named in "
+                    "extensions=, a draft needs methods=V1_UNSTABLE",
                 )
             return Method("", wire, BOTH, kind)
         if row.intent:
