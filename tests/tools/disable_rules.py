@@ -72,9 +72,9 @@ DISABLINGS = (
     Disabling(
         "C3",
         CLIENT,
-        "        if session is not None and session.live:\n            turn = session.turn\n",
-        "        if session is not None and session.live:\n            turn = session.turn\n"
-        "            if turn is None:\n                return None\n",
+        "        turn = session.turn\n        if turn is not None:\n            if turn.sent_at",
+        "        turn = session.turn\n        if turn is None:\n            return None\n"
+        "        if turn is not None:\n            if turn.sent_at",
     ),
     # C4: the end of a cycle, by the origin, from either place, and not out of a history
     Disabling("C4", CLIENT, "origin in self._cycle_origins:\n", "False:\n"),
@@ -270,12 +270,12 @@ DISABLINGS = (
         "            if False:\n                local(",
     ),
     # A3: the first line counts only when it is whole
-    Disabling("A3", REATTACH, "            self._tail = True\n", ""),
+    Disabling("A3", REATTACH, "            self._joined = True\n", ""),
     Disabling(
         "A3",
         CONNECTION,
-        "        if joined and not isinstance(value, dict):\n            return",
-        "        if joined:\n            return",
+        "            elif not isinstance(decode(first, self._max_depth), dict):\n",
+        "            else:\n",
     ),
     # A4: compared by content, ambiguity and gaps told
     Disabling("A4", ATTACH, "    overlap = overlaps[0]\n", "    overlap = overlaps[-1]\n"),
