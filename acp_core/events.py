@@ -1633,3 +1633,4 @@ class TextRevised(Event):
 _init = vars(Chunk)["__init__"]
 for _cls in (UserMessageChunk, AgentMessageChunk, AgentThoughtChunk):
     setattr(_cls, "__init__", type(_init)(_init.__code__.replace(), globals(), "__init__"))  # noqa: B010 # for mypy
+del _init, _cls
