@@ -5,6 +5,7 @@ from __future__ import annotations
 from json.encoder import encode_basestring_ascii
 
 from . import codec, events
+from .codec import decode, encode
 from .connection import Connection
 from .errors import (
     INTERNAL_ERROR,
@@ -58,7 +59,7 @@ from .state import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import TypeAlias
 
     from .connection import AnySession, JsonObject
@@ -193,7 +194,7 @@ class AgentConnection(Connection):
     """An agent's end of an ACP connection.
 
     Args:
-        nonce, limits, methods, extensions, tail: as ``Connection``.
+        nonce, limits, methods, extensions, tail, codec: as ``Connection``.
         capabilities: what this agent can do, as the ``agentCapabilities`` of the initialize result. Requests that need
             anything else are answered -32601 by the core.
         info: name, title and version of this agent (``agentInfo``).
@@ -214,12 +215,15 @@ class AgentConnection(Connection):
         methods: MethodTable = V1,
         extensions: Iterable[str] = (),
         tail: bool = False,
+        codec: Callable[[str], object] | None = None,
         capabilities: Mapping[str, object] | None = None,
         info: Mapping[str, object] | None = None,
         auth_methods: Sequence[Mapping[str, object]] = (),
         concurrent_prompts: bool = False,
     ) -> None:
-        super().__init__(AGENT, nonce=nonce, limits=limits, methods=methods, extensions=extensions, tail=tail)
+        super().__init__(
+            AGENT, nonce=nonce, limits=limits, methods=methods, extensions=extensions, tail=tail, codec=codec
+        )
         result: dict[str, object] = {"protocolVersion": methods.version, "agentCapabilities": {}}
         for name, value in (("agentCapabilities", capabilities), ("agentInfo", info)):
             if value is not None:
@@ -228,9 +232,9 @@ class AgentConnection(Connection):
         for method in auth_methods:
             check_type("an auth method", method, dict, "a dict")
         result["authMethods"] = list(auth_methods)
-        text = codec.encode(result, "the result of initialize", self.limits.max_depth)
+        text = encode(result, "the result of initialize", self.limits.max_depth)
         # A copy of its own: what was advertised does not change when the caller's dict does.
-        decoded = codec.decode('{"jsonrpc":"2.0","result":' + text + "}", self.limits.max_depth)
+        decoded = decode('{"jsonrpc":"2.0","result":' + text + "}", self.limits.max_depth)
         self._initialize_fields = copy = get_object(decoded, "result") if isinstance(decoded, dict) else {}
         self._capabilities = get_object(copy, "agentCapabilities")
         self._auth_methods = get_objects(copy, "authMethods")

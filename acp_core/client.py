@@ -90,7 +90,7 @@ class ClientConnection(ReattachingClient):
     """A client's end of an ACP connection: an editor, or a platform that runs agents.
 
     Args:
-        nonce, limits, methods, extensions, tail: as ``Connection``.
+        nonce, limits, methods, extensions, tail, codec: as ``Connection``.
         capabilities: what this client can do, as the ``clientCapabilities`` of initialize. Requests for anything else
             are answered -32601 by the core.
         info: name, title and version of this client (``clientInfo``).
@@ -111,6 +111,7 @@ class ClientConnection(ReattachingClient):
         methods: MethodTable = V1,
         extensions: Iterable[str] = (),
         tail: bool = False,
+        codec: Callable[[str], object] | None = None,
         capabilities: Mapping[str, object] | None = None,
         info: Mapping[str, object] | None = None,
         permissions: Policy | None = None,
@@ -124,6 +125,7 @@ class ClientConnection(ReattachingClient):
             methods=methods,
             extensions=extensions,
             tail=tail,
+            codec=codec,
             capabilities=capabilities,
             info=info,
             restore=restore,

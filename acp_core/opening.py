@@ -4,6 +4,7 @@ replay window, model and options, ready."""
 from __future__ import annotations
 
 from . import codec, events
+from .codec import decode, encode
 from .connection import Connection
 from .errors import (
     ANSWERED,
@@ -56,17 +57,20 @@ class OpeningClient(Connection):
         methods: MethodTable = V1,
         extensions: Iterable[str] = (),
         tail: bool = False,
+        codec: Callable[[str], object] | None = None,
         capabilities: Mapping[str, object] | None = None,
         info: Mapping[str, object] | None = None,
     ) -> None:
-        super().__init__(CLIENT, nonce=nonce, limits=limits, methods=methods, extensions=extensions, tail=tail)
+        super().__init__(
+            CLIENT, nonce=nonce, limits=limits, methods=methods, extensions=extensions, tail=tail, codec=codec
+        )
         params: dict[str, object] = {"protocolVersion": methods.version, "clientCapabilities": {}}
         for name, value in (("clientCapabilities", capabilities), ("clientInfo", info)):
             if value is not None:
                 check_type(name, value, dict, "a dict")
                 params[name] = value
-        self._initialize_params = codec.encode(params, "the params of initialize", self.limits.max_depth)
-        decoded = codec.decode('{"jsonrpc":"2.0","params":' + self._initialize_params + "}", self.limits.max_depth)
+        self._initialize_params = encode(params, "the params of initialize", self.limits.max_depth)
+        decoded = decode('{"jsonrpc":"2.0","params":' + self._initialize_params + "}", self.limits.max_depth)
         # A copy of its own: what was advertised does not change when the caller's dict does.
         self._capabilities = (
             get_object(get_object(decoded, "params"), "clientCapabilities") if isinstance(decoded, dict) else {}

@@ -35,6 +35,7 @@ class ReattachingClient(OpeningClient):
         methods: MethodTable = V1,
         extensions: Iterable[str] = (),
         tail: bool = False,
+        codec: Callable[[str], object] | None = None,
         capabilities: Mapping[str, object] | None = None,
         info: Mapping[str, object] | None = None,
         restore: Mapping[str, object] | None = None,
@@ -45,6 +46,7 @@ class ReattachingClient(OpeningClient):
             methods=methods,
             extensions=extensions,
             tail=tail,
+            codec=codec,
             capabilities=capabilities,
             info=info,
         )
