@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import secrets
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from os import fspath
 from typing import TYPE_CHECKING, TypedDict, TypeVar, overload
 
@@ -16,6 +16,7 @@ from acp_core import (
     AgentMessageChunk,
     ClientConnection,
     ConnectionClosed,
+    Grace,
     PermissionRequested,
     Policy,
     RequestReceived,
@@ -25,9 +26,12 @@ from acp_core import (
     TurnFailed,
 )
 from acp_core.client import CYCLE_ORIGINS
+from acp_core.closing import AGENT as AGENT_STEP
+from acp_core.closing import SETTLED
 from acp_core.errors import not_served
 from acp_core.inbox import MIB, TurnToken
 
+from .closing import Closer
 from .connection import Link, Waiter, advertised
 from .process import AgentProcess
 
@@ -39,7 +43,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import ByteStream, ObjectStream
 
-    from acp_core import Event, Limits, MethodTable, PermissionOption
+    from acp_core import ClosingPlan, Event, Limits, MethodTable, PermissionOption
     from acp_core import Session as Handle
     from acp_core.inbox import Channel
     from acp_core.schema import Notification, Request
@@ -83,7 +87,7 @@ class ConnectOptions(TypedDict, total=False):
     methods: MethodTable
     extensions: Sequence[str]
     on_event: Callable[[Event], None] | None
-    close_grace: float
+    close_grace: float | Grace
     pause_at: int
     full_at: int
     cycle_origins: Iterable[str]
@@ -118,16 +122,18 @@ async def open_agent(
         TypeError, LocalProtocolError: an argument is wrong.
     """
     _check_permissions(permissions)
-    process = await AgentProcess.start(command, cwd=cwd, env=env, on_stderr=on_stderr)
+    given = options.get("close_grace")
+    grace = Grace.of(given) if given is not None else Grace()
+    process = await AgentProcess.start(command, cwd=cwd, env=env, on_stderr=on_stderr, grace=grace)
     try:
         agent = Agent(process.stream, permissions, process, **options)
     except BaseException:
-        with anyio.CancelScope(shield=True):
-            await process.stop(0.5)
+        process.kill()
+        with anyio.CancelScope(shield=True), suppress(TimeoutError):
+            await process.stop()
         raise
-    async with agent.link.run():
+    async with agent._block():
         yield agent
-        await agent.close()
 
 
 @asynccontextmanager
@@ -150,7 +156,7 @@ async def connect(
             Anything else that it raises is answered -32603 and reported as HandlerFailed.
         limits, methods, extensions: as ``ClientConnection``.
         on_event: told, in order, every event that nothing else consumes.
-        close_grace: seconds that each step of closing may take.
+        close_grace: how long each wait of closing may take: a Grace, or seconds for all of them.
         pause_at, full_at: bytes of unread updates at which reading pauses while nobody waits for an answer, and at
             which those who wait get ConsumerTooSlow.
         cycle_origins: as ``ClientConnection``.
@@ -165,9 +171,8 @@ async def connect(
     """
     _check_permissions(permissions)
     agent = Agent(transport, permissions, None, **options)
-    async with agent.link.run():
+    async with agent._block():
         yield agent
-        await agent.close()
 
 
 def _check_permissions(permissions: Policy | Ask) -> None:
@@ -198,7 +203,7 @@ class Agent:
         methods: MethodTable = V1,
         extensions: Sequence[str] = (),
         on_event: Callable[[Event], None] | None = None,
-        close_grace: float = 2.0,
+        close_grace: float | Grace | None = None,
         pause_at: int = 1 * MIB,
         full_at: int = 64 * MIB,
         cycle_origins: Iterable[str] = CYCLE_ORIGINS,
@@ -237,6 +242,7 @@ class Agent:
             full_at=full_at,
             keep=self._keeper(on_snapshot) if on_snapshot is not None else None,
         )
+        self._closer = Closer(self.connection, self.link, self.link.grace)
         self._restored: list[tuple[Session, Turn | None]] = []
         for session_id, prompt_id in self.connection.unattached.items():
             token, waiter = _turn_token(self.link)
@@ -287,6 +293,11 @@ class Agent:
         """How the process has ended and what it said last, or None while it runs."""
         exited = self._process.exit_error(ConnectionClosed("")) if self._process is not None else None
         return exited.cause if exited is not None else None
+
+    @property
+    def closing(self) -> ClosingPlan:
+        """How closing stands, for reading only: ``closed``, ``states``, ``failures``, ``bound``."""
+        return self._closer.closing.plan
 
     async def initialize(self, *, deadline: float | None = 60.0) -> None:
         """Do the handshake now; ``open_session`` does it by itself.
@@ -415,13 +426,63 @@ class Agent:
         self.link.call(lambda: self.connection.notify(name, body, session=handle))
         await self.link.drained()
 
-    async def close(self) -> None:
-        """End the connection in order: everything settles at once, what is left is written, the process ends.
+    def on_close(
+        self,
+        step: Callable[[], Awaitable[object] | object],
+        *,
+        name: str | None = None,
+        after: str | Sequence[str] = AGENT_STEP,
+        needs: str = SETTLED,
+        within: float = 10.0,
+    ) -> str:
+        """Hang a step on ``close``, for a resource that must be let go of with the agent. See docs/closing.md.
 
-        Every wait is bounded by ``close_grace``. A second call is harmless.
+        Args:
+            step: a function that releases it, async, or plain if it does not block. What it raises is its failure. It
+                is called again only by another ``close``, and only after a failure.
+            name: in the plan; without it, the function's.
+            after: the steps that it waits for: ``"agent"`` (no process is left), ``"cancel"``, or names of others.
+            needs: ``"settled"``: they have ended in any way. ``"success"``: they have succeeded, else the step is kept
+                for another ``close``. That is for what the agent may still use: a credential, a lock.
+            within: seconds after which closing goes on without it. It is cancelled when the block is left.
+
+        Returns: the name.
+
+        Raises:
+            TypeError, LocalProtocolError: as ``ClosingPlan.add``; closing may have begun.
         """
-        self.link.end(None)
-        await self.link.aclose()
+        return self._closer.closing.add(step, name, after, needs, within)
+
+    async def close(self) -> None:
+        """Take no new turn, cancel those in flight and wait for their results, settle everything, write what is left,
+        end the agent's input, wait for its process, ask its group to terminate, kill it; then release what hangs on it.
+        Every wait is one of ``close_grace``.
+
+        A second call joins the first, and one after a failure does what is left. A cancelled call kills the agent at
+        once. Also done at the end of the block; if that is left by an exception, no turn is cancelled first.
+
+        Raises:
+            ExceptionGroup: what failed, in the order of the steps. A turn that did not end when it was cancelled is no
+                failure once the agent has ended; ``closing.failures`` has it.
+        """
+        await self._closer.close()
+
+    @asynccontextmanager
+    async def _block(self) -> AsyncIterator[None]:
+        """What ``open_agent`` and ``connect`` are around."""
+        async with self.link.run():
+            try:
+                yield
+            except BaseException as why:
+                # Nothing waits for an answer any more, and what went wrong is not hidden by what else does.
+                self.link.end("its owner has left")
+                with anyio.CancelScope(shield=True):
+                    try:
+                        await self.close()
+                    except ExceptionGroup as also:
+                        why.add_note(f"{also.message}: {[*also.exceptions]}")
+                raise
+            await self.close()
 
     def _named(
         self, method: Request[R] | Notification | str, params: Mapping[str, object] | None

@@ -11,7 +11,8 @@ import sys
 import threading
 import traceback
 from collections import deque
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
@@ -23,6 +24,7 @@ from acp_core import (
     ConnectionClosed,
     ConnectionOver,
     ConsumerTooSlow,
+    Grace,
     LocalProtocolError,
     PermissionAnswered,
     RequestAbandoned,
@@ -34,7 +36,7 @@ from acp_core.errors import handler_failed, request_cancelled
 from acp_core.inbox import MIB, HandlerFailed, Inbox
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 
     from anyio.abc import TaskGroup
 
@@ -53,9 +55,13 @@ HIGH_WATER = 1 * MIB
 SETTLE_TURNS = 4
 # Under a stream of input that never pauses a deadline fires this late, in seconds, instead of never.
 OVERDUE = 0.5
+# How long a peer that is no process of ours is given to hang up, in seconds.
+HANG_UP = 0.05
 # Rules that refuse an intent although its caller did nothing wrong: the connection, or the request, is gone.
 GONE = ("connection.over", "connection.write_failed")
 LATE = ("request.answered", *GONE)
+# The handler that this task runs: the closing of the connection cancels it.
+HANDLING: ContextVar[anyio.CancelScope | None] = ContextVar("HANDLING", default=None)
 
 
 class Waiter:
@@ -93,7 +99,7 @@ class Link:
         transport: a byte stream, or an object stream that keeps message boundaries.
         act: what the front does with an event that needs it; it returns False for events it has no use for.
         on_event: told every event that nothing else consumes.
-        close_grace: seconds that each step of closing may take.
+        close_grace: how long each wait of closing may take: a Grace, or seconds for all of them.
         process: the agent's process, when this side has started it.
         keep: told how many bytes the next write has; what it gives is awaited before that.
     """
@@ -105,7 +111,7 @@ class Link:
         *,
         act: Callable[[Event], bool],
         on_event: Callable[[Event], None] | None = None,
-        close_grace: float = 2.0,
+        close_grace: float | Grace | None = None,
         process: AgentProcess | None = None,
         pause_at: int = 1 * MIB,
         full_at: int = 64 * MIB,
@@ -121,7 +127,7 @@ class Link:
         self._transport = transport
         self._act = act
         self._on_event = on_event
-        self._grace = close_grace
+        self.grace = Grace.of(close_grace) if close_grace is not None else Grace()
         self._keep = keep
         self._tasks: TaskGroup | None = None
         self._reading = anyio.CancelScope(shield=True)
@@ -134,7 +140,8 @@ class Link:
         self._writer = Waiter()
         self._timer = Waiter()
         self._dispatcher = Waiter()
-        self._room = Waiter()
+        # Whatever the core has done: somebody waits for a state of it.
+        self.moved = Waiter()
         self._received = 0
         # A write is under way.
         self._sending = False
@@ -142,6 +149,7 @@ class Link:
         self._published: float | None = None
         self._flushed = anyio.Event()
         self._read_out = anyio.Event()
+        self._ending = anyio.Lock()
         # The message that is being put together for a transport of whole messages.
         self._parts: list[bytes] = []
 
@@ -193,8 +201,7 @@ class Link:
         earlier = due is not None and due != NEVER and (self._published is None or due < self._published)
         if earlier or connection.closed:
             self._timer.notify()
-        if connection.output_bytes <= HIGH_WATER:
-            self._room.notify()
+        self.moved.notify()
         if inbox.full:
             for waiter in [*self._blocked]:
                 waiter.notify()
@@ -279,7 +286,7 @@ class Link:
         """Give the writer its turn, and wait while too much is unsent."""
         await anyio.lowlevel.checkpoint()
         while self.connection.output_bytes > HIGH_WATER:
-            await self._room.pause()
+            await self.moved.pause()
 
     # ── Handlers ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -292,6 +299,7 @@ class Link:
     async def _handle(
         self, event: RequestReceived, scope: anyio.CancelScope, work: Callable[[], Awaitable[Callable[[], None]]]
     ) -> None:
+        HANDLING.set(scope)
         answer: Callable[[], None] | None = None
         error = request_cancelled()
         try:
@@ -337,6 +345,16 @@ class Link:
         assert self._tasks is not None
         self._tasks.start_soon(work)
 
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Shield what runs here from everything but the end of the connection's block."""
+        with anyio.CancelScope(shield=True) as scope:
+            self._working.append(scope)
+            try:
+                yield
+            finally:
+                self._working.remove(scope)
+
     def cancel_handler(self, request_id: str) -> None:
         """Cancel the handler of a request, if one is running."""
         scope = self._handlers.get(request_id)
@@ -371,7 +389,8 @@ class Link:
                     # First what needs no await: after it every waiter has settled.
                     self.end(None if clean else "its owner has left")
                     with anyio.CancelScope(shield=True):
-                        await self.aclose()
+                        with suppress(TimeoutError):
+                            await self.aclose()
                     for scope in self._working:
                         scope.cancel()
         finally:
@@ -392,19 +411,38 @@ class Link:
             self.connection.abort(reason)
         self.pump()
 
-    async def aclose(self) -> None:
-        """Write what is left, close the transport, end the process. Bounded; a second call does what is left to do."""
-        with anyio.move_on_after(self._grace):
-            await self._flushed.wait()
+    def cut(self, reason: str) -> None:
+        """End the connection and kill the process now, without waiting; ``aclose`` finds nothing to wait for."""
+        self.end(reason)
         self._writing.cancel()
         if self.process is not None:
-            await self.process.stop(self._grace)
-        self._reading.cancel()
-        with anyio.move_on_after(self._grace):
-            # Not every transport can be closed under a call that is being cancelled.
-            await self._flushed.wait()
-            await self._read_out.wait()
-            await self._transport.aclose()
+            self.process.kill()
+
+    async def aclose(self) -> None:
+        """End in order: write what is left, close the transport, end the process. Each wait is one of ``grace``; a
+        second call does what is left to do.
+
+        Raises:
+            TimeoutError: the process was killed and is still there.
+        """
+        self.end(None)
+        async with self._ending:
+            with anyio.move_on_after(self.grace.write):
+                await self._flushed.wait()
+            self._writing.cancel()
+            try:
+                if self.process is not None:
+                    await self.process.stop()
+            finally:
+                # Most peers hang up now. A read that is cancelled just as they do fails on some loops.
+                with anyio.move_on_after(self.grace.drain if self.process is not None else HANG_UP):
+                    await self._read_out.wait()
+                self._reading.cancel()
+                with anyio.move_on_after(self.grace.drain):
+                    # Not every transport can be closed under a call that is being cancelled.
+                    await self._flushed.wait()
+                    await self._read_out.wait()
+                    await self._transport.aclose()
 
     async def _guard(self, work: Callable[[], Awaitable[None]], scope: anyio.CancelScope) -> None:
         # Shielded: the tasks live until the owner has left and said so, whatever was cancelled around them.

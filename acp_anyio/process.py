@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import traceback
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio.streams.stapled import StapledByteStream
 
-from acp_core import AgentExited, AgentNotStarted
+from acp_core import AgentExited, AgentNotStarted, Grace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
     from acp_core import ConnectionClosed
 
 STDERR_TAIL = 64 * 1024
-# How long the end of stderr is waited for once the process is gone, in seconds: another process may hold it open.
-LAST_WORDS = 0.25
+# Seconds between two looks at whether what was killed has gone.
+LOOK = 0.005
 
 
 class AgentProcess:
@@ -34,10 +36,11 @@ class AgentProcess:
     when the agent itself has gone is killed too.
     """
 
-    def __init__(self, process: Process, on_stderr: Callable[[bytes], None] | None) -> None:
+    def __init__(self, process: Process, on_stderr: Callable[[bytes], None] | None, grace: Grace) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self.pid = process.pid
+        self.grace = grace
         self.stream = StapledByteStream(process.stdin, process.stdout)
         self._stdin = process.stdin
         self._process = process
@@ -55,6 +58,7 @@ class AgentProcess:
         cwd: str | os.PathLike[str] | None,
         env: Mapping[str, str] | None,
         on_stderr: Callable[[bytes], None] | None,
+        grace: Grace,
     ) -> AgentProcess:
         """Start a command. A str is split as a POSIX shell would.
 
@@ -81,7 +85,7 @@ class AgentProcess:
                 )
         except (OSError, ValueError) as why:
             raise AgentNotStarted(f"the agent was not started: {arguments[0]!r}: {why}") from why
-        return cls(process, on_stderr)
+        return cls(process, on_stderr, grace)
 
     @property
     def tail(self) -> bytes:
@@ -128,31 +132,42 @@ class AgentProcess:
         """Wait until the process has ended and said its last words."""
         await self._process.wait()
         self._look_for_survivors()
-        with anyio.move_on_after(LAST_WORDS):
+        with anyio.move_on_after(self.grace.drain):
             await self._stderr_done.wait()
         self._ended.set()
 
-    async def stop(self, grace: float) -> None:
-        """End the process: each step waits at most ``grace`` seconds. Harmless when it has ended before."""
-        try:
-            with anyio.move_on_after(grace):
+    async def stop(self) -> None:
+        """End the process: each wait is one of ``grace``. Harmless when it has ended before.
+
+        Raises:
+            TimeoutError: it was killed and is still there.
+        """
+        with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            with anyio.move_on_after(self.grace.write):
                 await self._stdin.aclose()
-        except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass
-        for number in ("SIGTERM", "SIGKILL"):
-            if await self._gone(grace):
+        for seconds, then in self.grace.ladder:
+            if await self._gone(seconds):
                 break
-            self._signal(number)
-        await self._gone(grace)
+            self._signal(then)
+        else:
+            raise TimeoutError(f"process {self.pid} was killed and has not ended within {seconds:g} s")
         if self._survivors:
             # The group's id cannot have been given to another one: it had members when the agent was reaped.
             self._survivors = False
             self._signal("SIGKILL")
-        with anyio.move_on_after(grace):
+            with anyio.move_on_after(self.grace.drain):
+                while group_lives(self.pid):
+                    await anyio.sleep(LOOK)
+        with anyio.move_on_after(self.grace.drain):
             await self._process.aclose()
 
-    async def _gone(self, grace: float) -> bool:
-        with anyio.move_on_after(grace):
+    def kill(self) -> None:
+        """Kill its group now, without waiting."""
+        if self._process.returncode is None:
+            self._signal("SIGKILL")
+
+    async def _gone(self, seconds: float) -> bool:
+        with anyio.move_on_after(seconds):
             await self._process.wait()
             self._look_for_survivors()
             return True
@@ -170,8 +185,26 @@ class AgentProcess:
         try:
             if sys.platform == "win32":
                 self._process.kill() if name == "SIGKILL" else self._process.terminate()
-            else:
+            elif name:
                 os.killpg(self.pid, signal.Signals[name])
         except OSError:
             # It has ended in the meantime.
             pass
+
+
+def group_lives(pgid: int) -> bool:
+    """Some process of a group runs. What has died may stay until a parent looks, and is nothing to wait for."""
+    if sys.platform == "win32":
+        return False
+    try:
+        os.killpg(pgid, 0)
+    except OSError:
+        return False
+    if not os.path.isdir("/proc/self"):
+        return True
+    for name in os.listdir("/proc"):
+        with suppress(OSError, ValueError):
+            if int(name) and (stat := Path("/proc", name, "stat").read_text().rpartition(")")[2].split()):
+                if int(stat[2]) == pgid and stat[0] not in "ZX":
+                    return True
+    return False

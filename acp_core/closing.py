@@ -6,7 +6,7 @@ time in. What is promised, and for how long each wait is, stands in docs/closing
 
 from __future__ import annotations
 
-from .errors import END_OF_TIME, check_duration, check_number, check_type, clip, local
+from .errors import END_OF_TIME, LocalProtocolError, check_duration, check_number, check_type, clip, local
 from .state import (
     CLOSE_STEP,
     STEP_DONE,
@@ -18,10 +18,15 @@ from .state import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from .client import ClientConnection
 
 SETTLED = "settled"
 SUCCESS = "success"
+# The steps that closing an agent has by itself.
+CANCEL = "cancel"
+AGENT = "agent"
 
 
 class StepTimeout(TimeoutError):
@@ -48,7 +53,8 @@ class Grace:
         exit: for the process to go by itself, once its input has ended.
         terminate: for the same after its group was asked to terminate (SIGTERM).
         kill: for the end of what was killed (SIGKILL), until it is reaped.
-        drain: for the last words of a process that is gone: another one may hold its output open.
+        drain: for the last words of a process that is gone, since another one may hold its output open; and for the
+            rest of its group to go, once that was killed.
 
     Raises:
         TypeError: an argument is no number.
@@ -93,6 +99,12 @@ class Grace:
     def total(self) -> float:
         """All of it: the longest that ending the agent takes, its turns included."""
         return self.cancel + self.write + self.exit + self.terminate + self.kill + self.drain
+
+    @property
+    def ladder(self) -> tuple[tuple[float, str], ...]:
+        """How a process is ended whose input has ended: wait so long, then send this signal; after the last nothing is
+        left to send."""
+        return (self.exit, "SIGTERM"), (self.terminate, "SIGKILL"), (self.kill, "")
 
 
 class _Step:
@@ -358,3 +370,95 @@ def _leaves(errors: Iterable[Exception]) -> Iterator[Exception]:
             stack += reversed(error.exceptions)
         else:
             yield error
+
+
+class AgentClosing:
+    """How a binding closes an agent: a plan, what each step does, and which have ended. What is left to the binding is
+    to run the steps, to wait until the next deadline or the next end, and to tell whoever called.
+
+    There are two steps from the start: ``CANCEL`` cancels the turns in flight, ``AGENT`` ends the agent after that.
+
+    Args:
+        connection: the agent's.
+        grace: how long each wait may take.
+        cancel: ends when no turn is in flight any more, once ``cancel_turns`` was called.
+        agent: ends the connection and the process, by the waits of ``grace``.
+    """
+
+    __slots__ = ("_connection", "_ended", "grace", "plan", "steps")
+
+    def __init__(
+        self, connection: ClientConnection, grace: Grace, cancel: Callable[[], object], agent: Callable[[], object]
+    ) -> None:
+        self.grace = grace
+        self.plan = ClosingPlan()
+        self.steps: dict[str, Callable[[], object]] = {CANCEL: cancel, AGENT: agent}
+        self._connection = connection
+        self._ended: list[tuple[str, Exception | None]] = []
+        self.plan.add(CANCEL, within=grace.cancel, best_effort=True)
+        # What it waits for by itself is less by the time of the cancel, which is for the rest that it does.
+        self.plan.add(AGENT, after=[CANCEL], within=grace.total)
+
+    def add(
+        self, step: Callable[[], object], name: str | None, after: str | Sequence[str], needs: str, within: float
+    ) -> str:
+        """Add a step of the owner. Without a name it gets the function's, with a number where that is taken.
+
+        Returns: its name.
+
+        Raises: as ``ClosingPlan.add``; TypeError when ``step`` cannot be called.
+        """
+        if not callable(step):
+            raise TypeError(f"step must be callable, not {type(step).__name__}")
+        if name is None:
+            base = name = str(getattr(step, "__name__", type(step).__name__))
+            number = 1
+            while name in self.steps:
+                number += 1
+                name = f"{base} {number}"
+        self.plan.add(name, after=(after,) if isinstance(after, str) else after, needs=needs, within=within)
+        self.steps[name] = step
+        return name
+
+    def cancel_turns(self) -> None:
+        """Cancel every turn in flight, each though others cannot be.
+
+        Raises:
+            ExceptionGroup: some cannot be: nothing can be written any more.
+        """
+        errors: list[Exception] = []
+        for session in self._connection.busy_sessions:
+            try:
+                # Longer than the step's own bound, which is the one that counts: no turn ends in between.
+                self._connection.cancel_turn(session, deadline=2 * self.grace.cancel)
+            except LocalProtocolError as why:
+                errors.append(why)
+        if errors:
+            raise ExceptionGroup("turns cannot be cancelled", errors)
+
+    def begin(self, now: float) -> list[str]:
+        """Start an attempt. Returns the steps to start now."""
+        # First what has run past its bound and ended since the last one.
+        self._take(now)
+        return self.plan.begin(now)
+
+    def ended(self, name: str, error: Exception | None) -> None:
+        """A step has ended. ``go_on`` tells the plan. For any thread."""
+        self._ended.append((name, error))
+
+    def go_on(self, now: float) -> list[str]:
+        """Steps have ended or time has passed. Returns the steps to start now."""
+        return self._take(now) if self._ended else self.plan.handle_timeout(now)
+
+    @property
+    def error(self) -> ExceptionGroup[Exception] | None:
+        """What the attempt that is over had against it. A turn that did not end when it was cancelled is nothing: it
+        ended with the agent, if that has succeeded. ``plan.failures`` has it all the same."""
+        return None if [*self.plan.failures] == [CANCEL] else self.plan.error
+
+    def _take(self, now: float) -> list[str]:
+        started: list[str] = []
+        while self._ended:
+            name, error = self._ended.pop(0)
+            started += self.plan.finished(name, now, error)
+        return started

@@ -18,8 +18,10 @@ from acp_core import (
     V1,
     AgentMessageChunk,
     ClientConnection,
+    ClosingPlan,
     ConsumerTooSlow,
     Event,
+    Grace,
     Limits,
     LocalProtocolError,
     MethodTable,
@@ -33,11 +35,15 @@ from acp_core import (
     TurnFailed,
 )
 from acp_core.client import CYCLE_ORIGINS
+from acp_core.closing import AGENT as AGENT_STEP
+from acp_core.closing import SETTLED
 from acp_core.errors import ACPError, check_type, not_served
 from acp_core.inbox import MIB, Inbox, TurnToken
 from acp_core.methods import AGENT, NOTIFICATION_KIND
 from acp_core.permissions import DENY
+from acp_core.state import STEP_DONE
 
+from .closing import Closer
 from .connection import Driver, Waiter
 from .transport import Pair, Transport, adapt
 
@@ -46,6 +52,8 @@ if TYPE_CHECKING:
 
     from .process import Process
 
+# Nobody waits for long when nobody has closed.
+LEFT = Grace(exit=0.2, terminate=0.2, drain=0.2)
 T = TypeVar("T")
 R = TypeVar("R")
 Handler = Callable[[RequestReceived], "Mapping[str, object] | None"]
@@ -80,7 +88,7 @@ class ConnectOptions(TypedDict, total=False):
     methods: MethodTable
     extensions: Iterable[str]
     on_event: Callable[[Event], None] | None
-    close_grace: float
+    close_grace: float | Grace
     pause_at: int
     full_at: int
     cycle_origins: Iterable[str]
@@ -365,7 +373,7 @@ class Agent:
         methods: MethodTable = V1,
         extensions: Iterable[str] = (),
         on_event: Callable[[Event], None] | None = None,
-        close_grace: float = 2.0,
+        close_grace: float | Grace | None = None,
         pause_at: int = MIB,
         full_at: int = 64 * MIB,
         cycle_origins: Iterable[str] = CYCLE_ORIGINS,
@@ -376,6 +384,7 @@ class Agent:
         on_snapshot: Callable[[dict[str, object], int], None] | None = None,
         process: Process | None = None,
     ) -> None:
+        grace = Grace.of(close_grace) if close_grace is not None else Grace()
         handlers = handlers if handlers is not None else {}
         policy = permissions if isinstance(permissions, Policy) else None
         if policy is None and not callable(permissions):
@@ -392,7 +401,6 @@ class Agent:
             cycle_origins=cycle_origins,
             restore=own_dict(restore),
         )
-        self._grace = close_grace
         self._process = process
         inbox = Inbox(pause_at=pause_at, full_at=full_at)
         attached: list[tuple[acp_core.Session, int | None, TurnToken]] = []
@@ -422,16 +430,23 @@ class Agent:
             self._restored.append((Session(self._driver, self.connection, handle), turn))
         ask = None if isinstance(permissions, Policy) else permissions
         self._driver.act = Desk(self._driver, self.connection, handlers, ask).act
-        self._closing = threading.Lock()
-        self._closer: int | None = None
         self._finalizer = weakref.finalize(self, _left, self._driver, process, os.getpid())
+        self._closer = Closer(self.connection, self._driver, process, grace)
         self._driver.start()
 
     def __enter__(self) -> Agent:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, why: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
+        if why is None:
+            self.close()
+            return
+        # Nothing waits for an answer any more, and what went wrong is not hidden by what else does.
+        self._driver.call(self.connection.abort, "its owner has left")
+        try:
+            self.close()
+        except ExceptionGroup as also:
+            why.add_note(f"{also.message}: {[*also.exceptions]}")
 
     # ── What is known ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -469,6 +484,11 @@ class Agent:
     def exit_cause(self) -> str | None:
         """How the agent's process ended and what it said last, as a sentence; None while it runs."""
         return self._process.exit_cause if self._process is not None else None
+
+    @property
+    def closing(self) -> ClosingPlan:
+        """How closing stands, for reading only: ``closed``, ``states``, ``failures``, ``bound``."""
+        return self._closer.closing.plan
 
     @property
     def dropped_events(self) -> int:
@@ -602,31 +622,51 @@ class Agent:
         names = {row.key: row.wire for row in self.connection.methods}
         return names.get(message.key, message.method), message.params
 
+    def on_close(
+        self,
+        step: Callable[[], object],
+        *,
+        name: str | None = None,
+        after: str | Sequence[str] = AGENT_STEP,
+        needs: str = SETTLED,
+        within: float = 10.0,
+    ) -> str:
+        """Hang a step on ``close``, for a resource that must be let go of with the agent. See docs/closing.md.
+
+        Args:
+            step: a function that releases it, called in a thread of its own. What it raises is its failure. It is
+                called again only by another ``close``, and only after a failure.
+            name: in the plan; without it, the function's.
+            after: the steps that it waits for: ``"agent"`` (no process is left), ``"cancel"``, or names of others.
+            needs: ``"settled"``: they have ended in any way. ``"success"``: they have succeeded, else the step is kept
+                for another ``close``. That is for what the agent may still use: a credential, a lock.
+            within: seconds after which closing goes on without it.
+
+        Returns: the name.
+
+        Raises:
+            TypeError, LocalProtocolError: as ``ClosingPlan.add``; closing may have begun.
+        """
+        with self._closer.lock:
+            return self._closer.closing.add(step, name, after, needs, within)
+
     def close(self) -> None:
-        """End in order: settle everything, write what is left, end the agent's input, then wait for its process, ask
-        its group to terminate, and kill it. Every step takes at most ``close_grace`` seconds. A second call waits for
-        the first, or does nothing."""
-        me = threading.get_ident()
-        if self._closer == me or not self._finalizer.alive:
-            return
-        with self._closing:
-            if not self._finalizer.alive:
-                return
-            self._closer = me
-            try:
-                self._driver.closing = True
-                self._driver.call(self.connection.close)
-                self._driver.flush(self._grace)
-                close_output: Callable[[], None] | None = getattr(self._driver.transport, "close_output", None)
-                if close_output is not None:
-                    close_output()
-                if self._process is not None:
-                    self._process.end(self._grace)
-            finally:
-                # Whatever interrupts this leaves no process and no thread behind.
-                if self._process is not None:
-                    self._process.kill()
-                self._driver.stop()
+        """Take no new turn, cancel those in flight and wait for their results, settle everything, write what is left,
+        end the agent's input, wait for its process, ask its group to terminate, kill it; then release what hangs on it.
+        Every wait is one of ``close_grace``.
+
+        A second call joins the first, and one after a failure does what is left. An interrupted call
+        (KeyboardInterrupt) kills the agent at once. Also done at the end of the block; if that is left by an
+        exception, no turn is cancelled first.
+
+        Raises:
+            ExceptionGroup: what failed, in the order of the steps. A turn that did not end when it was cancelled is no
+                failure once the agent has ended; ``closing.failures`` has it.
+        """
+        try:
+            self._closer.close()
+        finally:
+            if self.closing.states[AGENT_STEP] == STEP_DONE:
                 self._finalizer.detach()
 
 
@@ -647,7 +687,7 @@ def connect(
             answered -32603 and reported as HandlerFailed.
         limits, methods, extensions: as ``ClientConnection``.
         on_event: gets every event that nothing else uses, in order, in a thread of its own.
-        close_grace: seconds that each step of ``close`` may take.
+        close_grace: how long each wait of ``close`` may take: a Grace, or seconds for all of them.
         pause_at, full_at: bytes of unread events at which reading pauses, without and with somebody who waits for an
             answer.
         cycle_origins: as ``ClientConnection``.
@@ -745,6 +785,7 @@ def _left(driver: Driver, process: Process | None, owner: int) -> None:
     with contextlib.suppress(ACPError):
         driver.call(driver.connection.abort, "the owner let go of the agent without closing it")
     if process is not None:
-        process.end(0.2)
-        process.kill()
+        process.grace = LEFT
+        with contextlib.suppress(TimeoutError):
+            process.end()
     driver.stop()

@@ -42,6 +42,8 @@ WRITE_SIZE = 65536
 PACE_AT = 1024 * 1024
 MAX_REPORTS, MAX_REPORT_BYTES = 10_000, 16 * 1024 * 1024
 JOIN = 1.0
+# Threads that wait for the end of a close, each maybe in a callback: closing waits for none of them.
+WAITING: set[threading.Thread] = set()
 # Rules whose breach says that the connection went away under the caller.
 GONE = ("connection.over", "connection.write_failed")
 
@@ -117,7 +119,7 @@ class Driver:
         self._lock = threading.Lock()
         self._holder = 0
         self._bells: set[Bell] = set()
-        self._pacing: set[Bell] = set()
+        self._watching: set[Bell] = set()
         self._leaving: list[Channel] = []
         self._readable = Bell()
         self._read_until: float | None = None
@@ -212,22 +214,25 @@ class Driver:
         """Wait for the end of a request."""
         return self.wait(waiter.bell, lambda: waiter.event)
 
-    def pace(self, stop: Callable[[], bool]) -> None:
-        """Wait while the peer reads too slowly, at most until ``stop``."""
-        if self.connection.output_bytes <= PACE_AT:
-            return
+    def until(self, done: Callable[[], bool], *, counts: bool = True) -> None:
+        """Wait until ``done``, which is asked with the lock held, after every call into the core. As ``wait``."""
         bell = Bell()
 
-        def room() -> bool | None:
-            self._pacing.add(bell)
-            over = self.connection.output_bytes <= PACE_AT or self.connection.state == OVER
-            return True if over or stop() else None
+        def ready() -> bool | None:
+            self._watching.add(bell)
+            return True if done() else None
 
         try:
-            self.wait(bell, room, counts=False)
+            self.wait(bell, ready, counts=counts)
         finally:
             with self._lock:
-                self._pacing.discard(bell)
+                self._watching.discard(bell)
+
+    def pace(self, stop: Callable[[], bool]) -> None:
+        """Wait while the peer reads too slowly, at most until ``stop``."""
+        connection = self.connection
+        if connection.output_bytes > PACE_AT:
+            self.until(lambda: connection.output_bytes <= PACE_AT or connection.state == OVER or stop(), counts=False)
 
     def leave(self, channel: Channel) -> None:
         """A consumer has left. Safe in a finalizer, which may run inside the core."""
@@ -271,7 +276,7 @@ class Driver:
             if self._reading and self._wake is not None:
                 self._wake()
             self._readable.ring()
-        for bell in self._pacing:
+        for bell in self._watching:
             bell.ring()
         if inbox.full:
             for bell in self._bells:
@@ -430,7 +435,7 @@ class Driver:
 
     def flush(self, timeout: float) -> None:
         """Wait until what is left to write was written, at most ``timeout`` seconds."""
-        self._loops[1].join(timeout)
+        join(self._loops[1], timeout)
 
     def join(self, timeout: float | None = None) -> None:
         """Wait until nothing is read any more."""
@@ -448,5 +453,10 @@ class Driver:
         self.call(self.connection.abort, reason)
         self.transport.close()
         for thread in self._loops:
-            if thread is not threading.current_thread() and thread.ident is not None:
-                thread.join(JOIN)
+            join(thread)
+
+
+def join(thread: threading.Thread, timeout: float = JOIN) -> None:
+    """Wait for the end of a thread, at most ``timeout`` seconds; not for one that waits for this."""
+    if thread is not threading.current_thread() and thread not in WAITING and thread.ident is not None:
+        thread.join(timeout)

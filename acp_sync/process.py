@@ -10,22 +10,24 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Unpack
 
-from acp_core import AgentExited, AgentNotStarted, ConnectionClosed, Policy
+from acp_core import AgentExited, AgentNotStarted, ConnectionClosed, Grace, Policy
 
 from .client import Agent, Ask, ConnectOptions
+from .connection import JOIN, join
 from .transport import POLLS, PollTransport, StreamTransport
 
 TAIL = 64 * 1024
-# How long the last words of an agent that has ended may take, in seconds, before its group is killed.
-LAST_WORDS = 1.0
-REAP = 5.0
+# Seconds between two looks at whether what was killed has gone.
+LOOK = 0.002
 
 
 class Process:
-    """One child process. ``transport`` is its stdin and stdout.
+    """One child process. ``transport`` is its stdin and stdout, ``grace`` how long each wait for it may take.
 
     Raises:
         AgentNotStarted: it cannot be started.
@@ -38,7 +40,9 @@ class Process:
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
         on_stderr: Callable[[bytes], None] | None = None,
+        grace: Grace | float | None = None,
     ) -> None:
+        self.grace = Grace.of(grace) if grace is not None else Grace()
         argv = split(command) if isinstance(command, str) else [*command]
         if not argv:
             raise AgentNotStarted("the agent could not be started: the command is empty")
@@ -75,29 +79,36 @@ class Process:
 
     def explain(self, error: ConnectionClosed) -> ConnectionClosed:
         """The error that says how the process ended; the same error when it runs on. Waits for a bounded time."""
-        if not self._exited.wait(LAST_WORDS + 0.5):
+        if not self._exited.wait(2 * self.grace.drain + 0.5):
             return error
-        self._stderr.ended.wait(0.5)
         return self._exit_error(error.reason, error.dispatch)
 
-    def end(self, grace: float) -> None:
-        """Wait for the end of a process whose stdin has ended; terminate its group, then kill it. Each step takes at
-        most ``grace`` seconds."""
-        if not self._exited.wait(grace):
-            self._signal(kill=False)
-            self._exited.wait(grace)
+    def end(self) -> None:
+        """Wait for the end of a process whose stdin has ended; terminate its group, then kill it. Lets go of stderr.
+        Each wait is one of ``grace``; may be called again.
+
+        Raises:
+            TimeoutError: it was killed and is still there.
+        """
+        self._end(self.grace.ladder)
 
     def kill(self) -> None:
-        """Kill what is left of the group, reap the process, and let go of stderr. Bounded; may be called again."""
-        if not self._exited.is_set():
-            self._signal(kill=True)
-            self.transport.ended.set()
-            self._exited.wait(REAP)
-        self._stderr.ended.wait(0.2)
-        self._stderr.close()
-        for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join(1.0)
+        """The same at once, and quietly."""
+        with contextlib.suppress(TimeoutError):
+            self._end(((0.0, "SIGKILL"), (self.grace.kill, "")))
+
+    def _end(self, ladder: tuple[tuple[float, str], ...]) -> None:
+        try:
+            for seconds, then in ladder:
+                if self._exited.wait(seconds):
+                    return
+                if then:
+                    self._signal(kill=then == "SIGKILL")
+            raise TimeoutError(f"process {self.pid} was killed and has not ended within {seconds:g} s")
+        finally:
+            self._stderr.close()
+            for thread in self._threads:
+                join(thread, self.grace.drain + JOIN)
 
     def _exit_error(self, reason: str, dispatch: str) -> AgentExited:
         code = self._exit if self._exit is not None else 0
@@ -132,27 +143,52 @@ class Process:
         else:
             self._popen.wait()
         # What it started may hold its output open, and would keep everybody waiting.
-        self.transport.ended.wait(LAST_WORDS)
+        self.transport.ended.wait(self.grace.drain)
         with self._reaping:
             self._signal_group(kill=True)
             self._exit = self._popen.wait()
+        self._stderr.ended.wait(self.grace.drain)
         self._exited.set()
+        due = time.monotonic() + self.grace.drain
+        while group_lives(self.pid) and time.monotonic() < due:
+            time.sleep(LOOK)
 
     def _signal(self, *, kill: bool) -> None:
         with self._reaping:
             if self._popen.returncode is None:
                 self._signal_group(kill=kill)
+        if kill:
+            # Nobody has last words any more.
+            self.transport.ended.set()
 
     def _signal_group(self, *, kill: bool) -> None:
         with contextlib.suppress(OSError):
             if sys.platform == "win32":
                 if kill:
                     command = ["taskkill", "/T", "/F", "/PID", str(self.pid)]
-                    subprocess.run(command, capture_output=True, timeout=REAP, check=False)
+                    subprocess.run(command, capture_output=True, timeout=self.grace.kill, check=False)
                 else:
                     self._popen.send_signal(signal.CTRL_BREAK_EVENT)
             else:
                 os.killpg(self.pid, signal.SIGKILL if kill else signal.SIGTERM)
+
+
+def group_lives(pgid: int) -> bool:
+    """Some process of a group runs. What has died may stay until a parent looks, and is nothing to wait for."""
+    if sys.platform == "win32":
+        return False
+    try:
+        os.killpg(pgid, 0)
+    except OSError:
+        return False
+    if not os.path.isdir("/proc/self"):
+        return True
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError, ValueError):
+            if int(name) and (stat := Path("/proc", name, "stat").read_text().rpartition(")")[2].split()):
+                if int(stat[2]) == pgid and stat[0] not in "ZX":
+                    return True
+    return False
 
 
 def split(command: str) -> list[str]:
@@ -228,7 +264,7 @@ def open_agent(
         AgentNotStarted: the process cannot be started.
         TypeError, LocalProtocolError: an argument is wrong.
     """
-    process = Process(command, cwd=cwd, env=env, on_stderr=on_stderr)
+    process = Process(command, cwd=cwd, env=env, on_stderr=on_stderr, grace=options.get("close_grace"))
     try:
         return Agent(process.transport, permissions=permissions, process=process, **options)
     except BaseException:

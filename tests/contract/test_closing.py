@@ -61,7 +61,8 @@ def test_close_settles_every_waiter(bench: Bench) -> None:
     get(reading)
     assert agent.closed
     agent.close()
-    assert peer.rest() == []
+    cancel = peer.methods.wire("session_cancel")
+    assert [(told["method"], told["params"]["sessionId"]) for told in peer.rest()] == [(cancel, "s1"), (cancel, "s2")]
     with pytest.raises(LocalProtocolError):
         session.prompt("too late")
 

@@ -200,7 +200,7 @@ def test_an_interrupt_while_closing_leaves_nothing() -> None:
     agent.open_session("/tmp")
 
     def interrupt() -> None:
-        until(lambda: agent._closer is not None)
+        until(lambda: agent.closing.begun)
         threading.Event().wait(0.2)
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -325,7 +325,7 @@ def test_the_environment_is_inherited_or_exactly_given(monkeypatch: pytest.Monke
     tails: list[bytes] = []
     for env in (None, {"ONLY": "this"}):
         process = Process([sys.executable, "-c", script], env=env)
-        process.end(10)
+        process.end()
         process.kill()
         process.transport.close()
         tails.append(process.stderr_tail)
@@ -343,7 +343,7 @@ def test_split(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_working_directory_of_the_process(tmp_path: Path) -> None:
     script = "import os, sys; sys.stderr.write(os.getcwd())"
     process = Process([sys.executable, "-c", script], cwd=tmp_path)
-    process.end(10)
+    process.end()
     process.kill()
     process.transport.close()
     assert process.stderr_tail.decode() == str(tmp_path)
