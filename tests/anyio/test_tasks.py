@@ -23,6 +23,7 @@ from acp_core import (
     RequestError,
     RequestReceived,
     RequestTimeout,
+    StepTimeout,
     TurnEnded,
 )
 from tests.spec.requirements import requirement
@@ -434,4 +435,78 @@ async def test_what_the_owner_raises_is_not_wrapped() -> None:
     with pytest.raises(KeyError, match="mine"):
         async with acp_anyio.connect(ours, permissions=allow):
             raise KeyError("mine")
+    await theirs.aclose()
+
+
+async def test_a_step_of_closing_that_closes_does_not_wait_for_itself() -> None:
+    ours, theirs = await pair()
+    again: list[bool] = []
+    with anyio.fail_after(LIMIT):
+        async with acp_anyio.connect(ours, permissions=allow) as agent:
+
+            async def step() -> None:
+                await agent.close()
+                again.append(agent.closing.closed)
+
+            assert agent.on_close(step, within=LIMIT) == "step"
+            assert agent.on_close(lambda: again.append(True), after="step") == "<lambda>"
+            await agent.close()
+            assert again == [False, True]
+            assert agent.closing.closed
+    await theirs.aclose()
+
+
+async def test_a_step_of_closing_outlives_who_closes_and_not_the_block() -> None:
+    ours, theirs = await pair()
+    seen: list[str] = []
+
+    async def step() -> None:
+        try:
+            await anyio.sleep(0.05)
+            seen.append("still here")
+            await anyio.sleep_forever()
+        finally:
+            seen.append("cancelled")
+
+    with anyio.fail_after(LIMIT), pytest.raises(ExceptionGroup) as caught:
+        async with acp_anyio.connect(ours, permissions=allow) as agent:
+            agent.on_close(step, within=0.2)
+            with anyio.move_on_after(0):
+                await agent.close()
+            assert seen == ["still here"]
+            assert agent.closing.states["step"] == "overdue"
+    # The end of the block has waited for it once more.
+    assert agent.closing.attempts == 2
+    assert [type(why) for why in caught.value.exceptions] == [StepTimeout]
+    assert seen == ["still here", "cancelled"]
+    await theirs.aclose()
+
+
+async def test_a_handler_that_closes_is_cancelled_by_it_and_cuts_nothing_short() -> None:
+    ours, theirs = await pair()
+    released: list[str] = []
+
+    async def bye(request: RequestReceived) -> None:
+        await agent.notify("_x/last", {"text": "x" * 300_000})
+        await agent.close()
+
+    with anyio.fail_after(LIMIT):
+        async with acp_anyio.connect(ours, permissions=allow, handlers={"_x/bye": bye}) as agent:
+            agent.on_close(lambda: released.append("lock"), needs="success")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(agent.initialize)
+                asked = json.loads(await theirs.receive())
+                await theirs.send(b'{"jsonrpc":"2.0","id":%d,"result":{"protocolVersion":1}}\n' % asked["id"])
+            await theirs.send(b'{"jsonrpc":"2.0","id":1,"method":"_x/bye","params":{}}\n')
+            heard = b""
+            with pytest.raises(anyio.EndOfStream):
+                while True:
+                    heard += await theirs.receive()
+            # All of it has left, and the answer to the request as well.
+            last, answer = (json.loads(line) for line in heard.splitlines())
+            assert len(last["params"]["text"]) == 300_000
+            assert answer["error"]["code"] == -32800
+            while not agent.closing.closed:
+                await anyio.sleep(0.001)
+    assert released == ["lock"]
     await theirs.aclose()

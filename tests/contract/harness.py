@@ -24,7 +24,7 @@ from anyio.abc import UNIXSocketStream
 from anyio.from_thread import BlockingPortal
 
 import acp_anyio
-from acp_core import Event, MethodTable, PermissionRequested, RequestReceived, TurnEnded
+from acp_core import ClosingPlan, Event, MethodTable, PermissionRequested, RequestReceived, TurnEnded
 
 T = TypeVar("T")
 JsonObject = dict[str, Any]
@@ -84,6 +84,9 @@ class AgentLike(Protocol):
     def peer_capabilities(self) -> Mapping[str, object]: ...
     @property
     def closed(self) -> bool: ...
+    @property
+    def closing(self) -> ClosingPlan: ...
+    def on_close(self, step: Callable[[], object], **options: Any) -> str: ...
     def initialize(self) -> None: ...
     def authenticate(self, method_id: str) -> None: ...
     def open_session(self, cwd: str, **options: Any) -> SessionLike: ...
@@ -177,10 +180,10 @@ class Loop:
         """As ``Binding``."""
         for name in ("permissions",):
             if callable(options[name]):
-                options[name] = self._threaded(options[name])
+                options[name] = self.threaded(options[name])
         handlers = options.get("handlers")
         if handlers is not None:
-            options["handlers"] = {key: self._threaded(handler) for key, handler in handlers.items()}
+            options["handlers"] = {key: self.threaded(handler) for key, handler in handlers.items()}
         stream = self.call(UNIXSocketStream.from_socket, sock)
         with self.portal.wrap_async_context_manager(acp_anyio.connect(stream, **options)) as agent:
             yield LoopAgent(self, agent)
@@ -245,7 +248,9 @@ class Loop:
             # The loop has ended.
             box.clear()
 
-    def _threaded(self, function: Callable[..., T]) -> Callable[..., Any]:
+    def threaded(self, function: Callable[..., T]) -> Callable[..., Any]:
+        """A function that may block as one that the loop can wait for."""
+
         async def threaded(*args: Any) -> T:
             return await to_thread.run_sync(partial(function, *args), abandon_on_cancel=True)
 
@@ -273,6 +278,16 @@ class LoopAgent:
     def closed(self) -> bool:
         """As in the binding."""
         return self._agent.closed
+
+    @property
+    def closing(self) -> ClosingPlan:
+        """As in the binding."""
+        return self._agent.closing
+
+    def on_close(self, step: Callable[[], object], **options: Any) -> str:
+        """As in the binding; the step may block."""
+        options.setdefault("name", step.__name__)
+        return self._loop.run(self._agent.on_close, self._loop.threaded(step), **options)
 
     def initialize(self) -> None:
         """As in the binding."""

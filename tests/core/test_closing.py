@@ -7,6 +7,7 @@ import math
 import pytest
 
 from acp_core import Admission, ClosingPlan, Grace, LocalProtocolError, StepTimeout
+from acp_core.closing import AgentClosing
 from tests.core.helpers import ClientDriver, idle_client
 from tests.core.owner import BRIDGE, CANCEL, COMMAND, CREDENTIAL, RUNTIME, STEPS, Owner
 
@@ -531,3 +532,108 @@ def test_a_grace_bounds_every_wait_of_closing_an_agent() -> None:
         for wrong in (0, -1.0, math.inf, math.nan):
             with pytest.raises(LocalProtocolError, match=name):
                 Grace(**{name: wrong})
+
+
+# ── What the bindings run ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def agent_closing(*, turn: bool = True) -> tuple[AgentClosing, ClientDriver]:
+    driver, session = idle_client("s1")
+    if turn:
+        driver.conn.prompt(session, "hi")
+        driver.sent()
+    nothing = [].clear
+    return AgentClosing(driver.conn, Grace(cancel=1.0, write=1.0), nothing, nothing), driver
+
+
+def test_P11_an_agent_is_closed_after_its_turns_and_before_what_hangs_on_it() -> None:
+    closing, driver = agent_closing()
+    order: list[str] = []
+    assert closing.add(lambda: order.append("lock"), "lock", "agent", "success", 3.0) == "lock"
+    assert closing.plan.bound == 1.0 + closing.grace.total + 3.0
+    assert closing.begin(0.0) == ["cancel"]
+    closing.cancel_turns()
+    assert cancels(driver) == 1
+    assert closing.go_on(0.5) == []
+    closing.ended("cancel", None)
+    assert closing.go_on(0.5) == ["agent"]
+    closing.ended("agent", None)
+    assert closing.go_on(0.5) == ["lock"]
+    closing.steps["lock"]()
+    closing.ended("lock", None)
+    assert closing.go_on(0.5) == []
+    assert (closing.plan.closed, closing.error, order) == (True, None, ["lock"])
+
+
+def test_P12_every_turn_is_cancelled_with_a_bound_beyond_that_of_the_step() -> None:
+    closing, driver = agent_closing()
+    closing.begin(driver.now)
+    closing.cancel_turns()
+    driver.sent()
+    driver.drain()
+    assert closing.plan.next_deadline() == driver.now + 1.0
+    # The connection does not give the turn up before the step does.
+    assert driver.conn.next_deadline() == driver.now + 2.0
+
+
+def test_P12_a_turn_that_cannot_be_cancelled_keeps_no_other_from_it() -> None:
+    closing, driver = agent_closing()
+    driver.conn.send_failed("pipe", driver.now)
+    with pytest.raises(ExceptionGroup) as caught:
+        closing.cancel_turns()
+    assert [type(one) for one in caught.value.exceptions] == [LocalProtocolError]
+    closing, driver = agent_closing(turn=False)
+    closing.cancel_turns()
+    assert cancels(driver) == 0
+
+
+def test_P23_a_turn_that_did_not_end_is_no_failure_once_the_agent_has_ended() -> None:
+    closing, _ = agent_closing()
+    closing.begin(0.0)
+    assert closing.go_on(1.0) == ["agent"]
+    closing.ended("agent", None)
+    closing.go_on(1.0)
+    assert (closing.plan.closed, closing.error, [*closing.plan.failures]) == (True, None, ["cancel"])
+    # With anything else it is told, ahead of the rest.
+    closing, _ = agent_closing()
+    closing.begin(0.0)
+    closing.go_on(1.0)
+    closing.ended("agent", OSError("it is still there"))
+    closing.go_on(1.0)
+    assert closing.error is not None
+    assert len(closing.error.exceptions) == 2
+    assert not closing.plan.closed
+
+
+def test_P24_what_ended_between_two_attempts_is_known_to_the_second() -> None:
+    closing, _ = agent_closing(turn=False)
+    closing.begin(0.0)
+    closing.ended("cancel", None)
+    closing.go_on(0.0)
+    closing.go_on(100.0)
+    assert closing.plan.states["agent"] == "overdue"
+    closing.ended("agent", None)
+    assert closing.begin(101.0) == []
+    assert (closing.plan.closed, closing.error) == (True, None)
+
+
+def test_a_step_of_the_owner_has_a_name_of_its_own() -> None:
+    closing, _ = agent_closing()
+
+    def lock() -> None: ...
+
+    assert [closing.add(lock, None, (), "settled", 1.0) for _ in range(3)] == ["lock", "lock 2", "lock 3"]
+    assert closing.add(ClosingPlan, None, "lock", "settled", 1.0) == "ClosingPlan"
+    for wrong in ("agent", "lock", ""):
+        with pytest.raises(LocalProtocolError):
+            closing.add(lock, wrong, (), "settled", 1.0)
+    with pytest.raises(TypeError, match="step must be callable"):
+        closing.add("lock", "x", (), "settled", 1.0)  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(LocalProtocolError):
+        closing.add(lock, "x", "unknown", "settled", 1.0)
+    assert [*closing.steps] == ["cancel", "agent", "lock", "lock 2", "lock 3", "ClosingPlan"]
+
+
+def test_a_grace_says_how_a_process_is_ended() -> None:
+    grace = Grace(exit=1.0, terminate=2.0, kill=3.0)
+    assert grace.ladder == ((1.0, "SIGTERM"), (2.0, "SIGKILL"), (3.0, ""))

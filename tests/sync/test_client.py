@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -31,7 +32,8 @@ from acp_core import (
     TurnEnded,
     TurnFailed,
 )
-from tests.sync.peer import Peer, Script, bounded, until
+from acp_sync.connection import JOIN
+from tests.sync.peer import BOUND, Peer, Script, bounded, until
 
 DENY = Policy({"default": "deny"})
 KIB = 1024
@@ -791,3 +793,73 @@ def test_turn_as_a_context(opened: Opened) -> None:
     assert turn.discarded > 0
     assert [type(event) for event in turn] == [TurnEnded]
     assert TurnFailed not in {type(event) for event in turn}
+
+
+def test_closing_from_on_event_waits_for_no_thread_that_waits(peer: Peer) -> None:
+    """The dispatcher is in the close, so that the close must not wait for it."""
+    took: list[float] = []
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, Noise):
+            began = time.monotonic()
+            agent.close()
+            took.append(time.monotonic() - began)
+
+    agent = acp_sync.connect(peer.other, permissions=DENY, on_event=on_event)
+    peer.mine.sendall(b"noise\n")
+    until(lambda: took)
+    assert took[0] < JOIN
+
+
+def test_a_step_of_closing_that_closes_does_not_wait_for_itself(peer: Peer) -> None:
+    again: list[bool] = []
+
+    def step() -> None:
+        agent.close()
+        again.append(agent.closing.closed)
+
+    agent = acp_sync.connect(peer.other, permissions=DENY)
+    assert agent.on_close(step, within=BOUND) == "step"
+    bounded(agent.close)
+    assert again == [False]
+    assert agent.closing.closed
+
+
+def test_a_step_of_closing_that_ends_its_thread_is_a_failure(peer: Peer) -> None:
+    def step() -> None:
+        if not ended:
+            ended.append(True)
+            raise SystemExit(3)
+
+    ended: list[bool] = []
+    agent = acp_sync.connect(peer.other, permissions=DENY)
+    agent.on_close(step)
+    with pytest.raises(ExceptionGroup) as caught:
+        agent.close()
+    assert [str(why) for why in caught.value.exceptions] == ["closing step 'step' was ended by SystemExit(3)"]
+    agent.close()
+
+
+def test_an_agent_with_steps_is_let_go_of_like_any_other(peer: Peer) -> None:
+    """What hangs on the close of an agent that nobody closes is not released: nobody has said that it may be."""
+    released: list[str] = []
+    agent = acp_sync.connect(peer.other, permissions=DENY)
+    agent.on_close(lambda: released.append("lock"))
+    del agent
+    until(peer.at_end)
+    assert released == []
+
+
+def test_no_thread_for_closing_ends_the_agent_all_the_same(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = acp_sync.connect(peer.other, permissions=DENY)
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(RuntimeError, match="can't start"):
+            agent.close()
+    assert peer.at_end()
+    agent.close()
+    assert agent.closing.closed

@@ -15,19 +15,25 @@ from tests.tools.disable_rules import CLIENT, STATE, Disabling, main
 
 CLOSING = "acp_core/closing.py"
 TURNS = "acp_core/turns.py"
+THREADS = "acp_sync/closing.py"
+LOOPS = "acp_anyio/closing.py"
 TESTS = (
     "tests/core/test_turns.py",
     "tests/core/test_closing.py",
     "tests/core/test_cancel_escalate.py",
     "tests/core/test_closing_model.py",
+    "tests/contract/test_close_plan.py",
 )
 NEEDED = (
-    "acp_core",
-    *TESTS,
-    "tests/core/helpers.py",
-    "tests/core/owner.py",
-    "tests/spec/requirements.py",
-    "pyproject.toml",
+    *("acp_core", "acp_sync", "acp_anyio", "pyproject.toml"),
+    *(
+        *TESTS,
+        "tests/core/helpers.py",
+        "tests/core/owner.py",
+        "tests/spec/requirements.py",
+        "tests/contract/conftest.py",
+        "tests/contract/harness.py",
+    ),
 )
 RULES = (*(f"P{number}" for number in range(1, 26)), "every")
 
@@ -228,6 +234,49 @@ DISABLINGS = (
     Disabling("P25", CLOSING, JOINS, ""),
     Disabling("P25", CLOSING, OVERDUE, OVERDUE.replace('self._run(step, "wait_again")', "step.state = STEP_WAITING")),
     Disabling("P25", CLOSING, OVERDUE, OVERDUE.replace('self._run(step, "wait_again")', "pass")),
+    # The bindings keep them too
+    Disabling("P10", THREADS, "            self._driver.call(self._connection.refuse_turns)\n", ""),
+    Disabling("P10", LOOPS, "        self._connection.refuse_turns()\n", ""),
+    Disabling("P11", CLOSING, "self.plan.add(AGENT, after=[CANCEL],", "self.plan.add(AGENT,"),
+    Disabling("P11", THREADS, "        self._driver.call(self.closing.cancel_turns)\n", ""),
+    Disabling("P11", LOOPS, "        self._link.call(self.closing.cancel_turns)\n", ""),
+    Disabling("P12", CLOSING, "deadline=2 * self.grace.cancel)", "deadline=self.grace.cancel / 2)"),
+    Disabling("P12", CLOSING, "                errors.append(why)\n", "                pass\n"),
+    Disabling(
+        "P12", THREADS, "not self._connection.busy_sessions)", "not self._connection.busy_sessions, counts=False)"
+    ),
+    Disabling(
+        "P12",
+        LOOPS,
+        "        await self._link.wait(self._link.moved, lambda: not self._connection.busy_sessions)\n",
+        "        while self._connection.busy_sessions:\n            await self._link.moved.pause()\n",
+    ),
+    Disabling("P13", CLOSING, "within=grace.cancel, best_effort=True)", "within=100 * grace.cancel)"),
+    Disabling(
+        "P18",
+        THREADS,
+        "            if self._attempt is not None and not self._attempt.over.is_set():",
+        "            if 0:",
+    ),
+    Disabling("P18", LOOPS, "        if attempt is None or attempt.over.is_set():\n", "        if True:\n"),
+    Disabling("P20", THREADS, "self._wake.wait(max(0.0, deadline - monotonic()))", "self._wake.wait()"),
+    Disabling("P20", LOOPS, "anyio.CancelScope(deadline=deadline):", "anyio.CancelScope():"),
+    Disabling("P22", THREADS, "                raise attempt.error\n", "                pass\n"),
+    Disabling("P22", LOOPS, "            raise attempt.error\n", "            pass\n"),
+    Disabling(
+        "P23",
+        CLOSING,
+        "return None if [*self.plan.failures] == [CANCEL] else self.plan.error",
+        "return self.plan.error",
+    ),
+    Disabling("P23", THREADS, "            if self.closing.plan.closed:\n", "            if False:\n"),
+    Disabling("P23", LOOPS, "            if self.closing.plan.closed:\n", "            if False:\n"),
+    Disabling(
+        "P24",
+        CLOSING,
+        "        self._take(now)\n        return self.plan.begin(now)\n",
+        "        return self.plan.begin(now)\n",
+    ),
     # The model check, by itself
     Disabling("every", CLIENT, REFUSED, "        if self._turns_refused and self.busy_sessions:\n"),
     Disabling("every", CLIENT, NO_ANSWER, NO_ANSWER.replace("no_answer", "turn_over")),
