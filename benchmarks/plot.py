@@ -7,7 +7,7 @@ from html import escape
 
 from .measuring import Result
 
-WIDTH, LEFT, RIGHT, STEP, TOP = 860, 440, 110, 20, 54
+WIDTH, LEFT, RIGHT, STEP, TOP = 880, 440, 130, 20, 54
 # The bar stands here; what is twice as far from it as allowed ends at the right.
 BAR = LEFT + (WIDTH - LEFT - RIGHT) / 2
 KEPT, OVER, INK, FAINT = "#3b7a57", "#b5532f", "#24292f", "#8a929b"
@@ -42,7 +42,7 @@ def svg(results: Sequence[Result]) -> str:
 
 def short(title: str) -> str:
     """A title that fits beside its bar."""
-    return title if len(title) <= 58 else title[:57] + "…"
+    return title if len(title) <= 50 else title[:49] + "…"
 
 
 def text(x: float, y: float, words: str, fill: str, anchor: str = "start") -> str:
