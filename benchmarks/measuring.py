@@ -59,27 +59,29 @@ def topic_of(row: Row) -> str:
 
 
 def measure_ratios(rows: Sequence[Row], rounds: int, size: float) -> list[Result]:
-    """The rows that have a floor; the order of all works and floors is shuffled in every round."""
+    """The rows that have a floor. A round takes them in a new order, and a work and its floor one after the other, also
+    in a new order: what else the machine does meanwhile meets both."""
     ratios = [row for row in rows if isinstance(row, Ratio)]
     counts = {row: max(1, round(row.count * size)) for row in ratios}
     data = {row: row.data(counts[row]) for row in ratios}
-    arms = [(row, part, make(data[row])) for row in ratios for part, make in enumerate((row.work, row.floor))]
-    seconds: dict[tuple[Row, int], list[float]] = {(row, part): [] for row, part, _ in arms}
+    arms = {row: [row.work(data[row]), row.floor(data[row])] for row in ratios}
+    spent: dict[Row, list[float]] = {row: [] for row in ratios}
+    floors: dict[Row, list[float]] = {row: [] for row in ratios}
     rng = random.Random(4)
     gc.collect()
     # What the rows hold ready is not walked again by a collection that falls into a measured time.
     gc.freeze()
     for _ in range(rounds):
-        rng.shuffle(arms)
-        for row, part, arm in arms:
-            seconds[row, part].append(cpu_seconds(arm))
+        for row in rng.sample(ratios, len(ratios)):
+            pair = list(zip(arms[row], (spent[row], floors[row]), strict=True))
+            for arm, seconds in rng.sample(pair, 2):
+                seconds.append(cpu_seconds(arm))
     gc.unfreeze()
     found = []
     for row in ratios:
-        spent, floor = seconds[row, 0], seconds[row, 1]
-        values = [one / other for one, other in zip(spent, floor, strict=True)]
+        values = [one / other for one, other in zip(spent[row], floors[row], strict=True)]
         each = 1e6 / counts[row]
-        found.append(Result(row, values, statistics.median(spent) * each, statistics.median(floor) * each))
+        found.append(Result(row, values, statistics.median(spent[row]) * each, statistics.median(floors[row]) * each))
     return found
 
 
