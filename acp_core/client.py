@@ -20,7 +20,7 @@ from .errors import (
     refusal,
     request_error,
 )
-from .events import get_list, get_object, get_objects, get_str
+from .events import get_list, get_object, get_objects, get_str, is_given
 from .methods import V1, Gate, Method, MethodTable
 from .opening import REPORT
 from .permissions import ALLOW, ASK, DENY, QUESTIONS, Policy
@@ -965,7 +965,7 @@ def _keep_usage(session: Session, update: JsonObject, limit: int) -> None:
 
 
 def _keep_info(session: Session, update: JsonObject, limit: int) -> None:
-    if "title" in update:
+    if is_given(update, "title"):
         session.title = get_str(update, "title")
 
 

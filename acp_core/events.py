@@ -30,6 +30,12 @@ def get_str(value: JsonObject, key: str) -> str | None:
     return found if type(found) is str else None
 
 
+def is_given(value: JsonObject, key: str) -> bool:
+    """Whether ``value`` has a str or null at ``key``, where absent means unchanged and null means cleared."""
+    found = value.get(key, 0)
+    return found is None or type(found) is str
+
+
 def get_object(value: JsonObject, key: str) -> JsonObject:
     """``value[key]`` when it is an object, else an empty one."""
     found = value.get(key)
@@ -1051,7 +1057,7 @@ class ConfigOptionUpdate(Update):
 class SessionInfoUpdate(Update):
     """Title or time of the session changed. Here absent means unchanged and null means cleared.
 
-    When: any time, often after the turn. Do: patch: look for the key in ``update`` to tell absent from null.
+    When: any time, often after the turn. Do: patch: where ``title_given``, take ``title``, None clears it.
     """
 
     __slots__ = ()
@@ -1062,9 +1068,19 @@ class SessionInfoUpdate(Update):
         return get_str(self.update, "title")
 
     @property
+    def title_given(self) -> bool:
+        """The update says something about the title: a new one, or that there is none any more."""
+        return is_given(self.update, "title")
+
+    @property
     def updated_at(self) -> str | None:
         """The new time (ISO 8601), None when absent or cleared."""
         return get_str(self.update, "updatedAt")
+
+    @property
+    def updated_at_given(self) -> bool:
+        """The update says something about the time."""
+        return is_given(self.update, "updatedAt")
 
 
 class UsageUpdate(Update):

@@ -13,6 +13,7 @@ from acp_core import (
     Method,
     ReadTextFileRequested,
     RequestReceived,
+    SessionInfoUpdate,
     Update,
     events,
 )
@@ -149,3 +150,17 @@ def test_an_elicitation_is_about_a_session_or_a_request() -> None:
     params = {"mode": "form", "message": "?", "sessionId": "s1", "toolCallId": "t", "requestId": True}
     event = one(driver.feed(request(2, "elicitation/create", params)), ElicitationRequested)
     assert (event.scope_request, event.session_id, event.tool_call_id) == (None, "s1", "t")
+
+
+def test_absent_null_and_value_of_a_title_stay_apart() -> None:
+    driver, session = idle_client()
+
+    def told(**fields: object) -> tuple[bool, str | None, bool, str | None, str | None]:
+        event = one(driver.feed(update("s1", "session_info_update", fields)), SessionInfoUpdate)
+        return event.title_given, event.title, event.updated_at_given, event.updated_at, session.title
+
+    assert told(title="one", updatedAt="2026-01-01") == (True, "one", True, "2026-01-01", "one")
+    assert told() == (False, None, False, None, "one")
+    # A value of a wrong type says nothing.
+    assert told(title=5, updatedAt=[]) == (False, None, False, None, "one")
+    assert told(title=None, updatedAt=None) == (True, None, True, None, None)
