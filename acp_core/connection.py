@@ -311,7 +311,11 @@ class Connection:
                         and type(params := value.get("params")) is dict
                         and value.get("jsonrpc") == "2.0"
                         and end == len(text)
-                        and (end <= flat or text.count("{") + text.count("[") <= depth)
+                        and (
+                            end <= flat
+                            or (end < 1024 and text.count("{") + text.count("[") <= depth)
+                            or not codec.is_deep(text, depth)
+                        )
                     ):
                         found = self._update(params, line, at)
                     else:
