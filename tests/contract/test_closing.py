@@ -260,6 +260,8 @@ def test_prompting_from_on_event(bench: Bench) -> None:
     prompt = peer.prompted()
     peer.send(peer.chunk("ok"))
     peer.end(prompt)
+    # The job may be done before on_event has noted it.
+    wait_until(lambda: bool(turns))
     job = turns[0]
     assert isinstance(job, Future)
     assert job.result(20) == "ok"
