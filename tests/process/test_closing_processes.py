@@ -124,7 +124,11 @@ def with_threads(runs: int, record: Record) -> None:
     before = resources()
     for number in range(runs):
         close_with_threads(VARIANTS[number % len(VARIANTS)], record)
-        assert resources() == before
+        now = resources()
+        assert now[0] <= before[0]
+        assert now[1] <= before[1]
+        # What another test had left may have gone meanwhile: from here on it counts.
+        before = now
 
 
 async def with_tasks(runs: int, record: Record) -> None:
