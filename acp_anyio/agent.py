@@ -17,7 +17,7 @@ from acp_core import (
 )
 from acp_core.errors import not_served
 
-from .connection import Link, advertised
+from .connection import Link
 from .stdio import claimed_stdio
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Server:
             limits=limits,
             methods=methods,
             extensions=extensions,
-            capabilities=_merged(advertised(methods, defined, ("bool", "object")), capabilities or {}),
+            capabilities=_merged(methods.advertised(defined), capabilities or {}),
             info=info,
             auth_methods=auth_methods or (),
         )

@@ -32,7 +32,7 @@ from acp_core.errors import not_served
 from acp_core.inbox import MIB, TurnToken
 
 from .closing import Closer
-from .connection import Link, Waiter, advertised
+from .connection import Link, Waiter
 from .process import AgentProcess
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class Agent:
         self._process = process
         keys = {row.key for row in methods}
         if capabilities is None:
-            capabilities = advertised(methods, self._handlers, ("bool",))
+            capabilities = methods.advertised(self._handlers)
         self.connection = ClientConnection(
             nonce=secrets.token_hex(8),
             limits=limits,

@@ -36,13 +36,12 @@ from acp_core.errors import handler_failed, request_cancelled
 from acp_core.inbox import MIB, HandlerFailed, Inbox
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 
     from anyio.abc import TaskGroup
 
     from acp_core import Connection, Event, RequestReceived
     from acp_core.inbox import Channel
-    from acp_core.methods import MethodTable
 
     from .process import AgentProcess
 
@@ -561,7 +560,7 @@ class Link:
                 await anyio.lowlevel.checkpoint()
             now = anyio.current_time()
             if self._paused or received == self._received or now > due + OVERDUE:
-                connection.handle_timeout(now)
+                connection.handle_timeout(now, paused=self._paused)
                 self.pump()
 
     async def _dispatch(self) -> None:
@@ -591,18 +590,3 @@ class Link:
                 await self.over.wait()
         self.connection.receive_eof(anyio.current_time())
         self.pump()
-
-
-def advertised(methods: MethodTable, keys: Iterable[str], markers: Iterable[str]) -> dict[str, object]:
-    """The capabilities that let the peer call the methods of ``keys``, for gates of the given markers."""
-    capabilities: dict[str, object] = {}
-    wanted = {*keys}
-    for row in methods:
-        if row.key in wanted and row.gate is not None and row.gate.marker in markers and row.advertiser == row.handler:
-            place = capabilities
-            for name in row.gate.path[:-1]:
-                inner = place.setdefault(name, {})
-                assert isinstance(inner, dict)
-                place = inner
-            place[row.gate.path[-1]] = True if row.gate.marker == "bool" else {}
-    return capabilities

@@ -117,6 +117,8 @@ class Connection:
         self._max_depth = self.limits.max_depth
         self._short = min(BLOCK, self.limits.max_line_bytes)
         self._received_at: float | None = None
+        # The last timeout was handled by a caller who does not read at present.
+        self._paused = False
         self._framer = Framer(
             self.limits.max_line_bytes, self.limits.too_long_head_bytes, self.limits.too_long_tail_bytes
         )
@@ -249,8 +251,10 @@ class Connection:
             self._ended = True
             self._inputs.append((_END, b"", now))
 
-    def handle_timeout(self, now: float) -> None:
+    def handle_timeout(self, now: float, *, paused: bool = False) -> None:
         """Say that time has passed. Early calls are no-ops. Call it only after a read attempt found nothing.
+
+        ``paused`` says that the caller does not read at present: then no silence of the agent is counted.
 
         Raises:
             TypeError: ``now`` is no number.
@@ -258,6 +262,7 @@ class Connection:
         now = self._clock(now)
         if self._state == OVER:
             return
+        self._paused = paused
         if self._inputs and self._inputs[-1][0] == _TIMEOUT:
             self._inputs[-1] = (_TIMEOUT, b"", now)
             return

@@ -10,7 +10,7 @@ from .errors import clip, is_absolute
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 REQUEST_KIND = "request"
 NOTIFICATION_KIND = "notification"
@@ -183,6 +183,21 @@ class MethodTable:
     def find(self, wire: str) -> Method | None:
         """The row of a wire name, or None."""
         return self._by_wire.get(wire)
+
+    def advertised(self, keys: Iterable[str]) -> dict[str, object]:
+        """The capabilities of a side that serves the methods of ``keys``: what their gates demand."""
+        capabilities: dict[str, object] = {}
+        wanted = {*keys}
+        for row in self:
+            if row.key not in wanted or row.gate is None or row.advertiser != row.handler:
+                continue
+            level = capabilities
+            for name in row.gate.path[:-1]:
+                inner = level.setdefault(name, {})
+                assert isinstance(inner, dict)
+                level = inner
+            level.setdefault(row.gate.path[-1], True if row.gate.marker == "bool" else {})
+        return capabilities
 
     def renamed(self, names: Mapping[str, str]) -> MethodTable:
         """A copy in which the rows of ``names`` (key to wire name) have other wire names."""

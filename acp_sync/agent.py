@@ -34,7 +34,7 @@ from acp_core.errors import ACPError, not_served
 from acp_core.events import get_object, get_str
 from acp_core.inbox import Inbox
 
-from .client import derived, own_dict, settled
+from .client import own_dict, settled
 from .connection import Driver, Waiter
 from .transport import Pair, Transport, adapt
 
@@ -335,7 +335,7 @@ def serve_on(agent: PromptAgent, transport: Transport | socket.socket | Pair, **
         limits=options.get("limits"),
         methods=methods,
         extensions=options.get("extensions", ()),
-        capabilities=_merged(derived(served, methods), options.get("capabilities") or {}),
+        capabilities=_merged(methods.advertised(served), options.get("capabilities") or {}),
         info=own_dict(options.get("info")),
         auth_methods=[dict(method) for method in options.get("auth_methods") or ()],
     )

@@ -395,7 +395,7 @@ class Agent:
             limits=limits,
             methods=methods,
             extensions=names,
-            capabilities=dict(capabilities) if capabilities is not None else derived(handlers, methods),
+            capabilities=dict(capabilities) if capabilities is not None else methods.advertised(handlers),
             info=own_dict(info),
             permissions=policy,
             cycle_origins=cycle_origins,
@@ -756,21 +756,6 @@ def extension_names(handlers: Mapping[str, object], methods: MethodTable, extens
             )
         found.append(name)
     return tuple(found)
-
-
-def derived(handlers: Mapping[str, object], methods: MethodTable) -> dict[str, object]:
-    """The capabilities which the method table demands for the methods that have a handler."""
-    capabilities: dict[str, object] = {}
-    for row in methods:
-        if row.key not in handlers or row.gate is None or row.advertiser != row.handler:
-            continue
-        level = capabilities
-        for name in row.gate.path[:-1]:
-            inner = level.setdefault(name, {})
-            assert isinstance(inner, dict)
-            level = inner
-        level.setdefault(row.gate.path[-1], True if row.gate.marker == "bool" else {})
-    return capabilities
 
 
 def _left(driver: Driver, process: Process | None, owner: int) -> None:

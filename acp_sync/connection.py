@@ -334,20 +334,20 @@ class Driver:
             try:
                 data = self.transport.receive(left)
             except TimeoutError:
-                self.call(connection.handle_timeout, monotonic())
+                self.call(connection.handle_timeout, monotonic(), paused=paused)
                 continue
             except OSError as why:
                 self.call(connection.abort, f"reading failed: {why}")
                 return
-            self.call(self._received, data, due)
+            self.call(self._received, data, due, paused)
             if not data:
                 return
 
-    def _received(self, data: bytes, due: bool) -> None:
+    def _received(self, data: bytes, due: bool, paused: bool) -> None:
         self._reading = False
         self.connection.receive_data(data, monotonic())
         if due:
-            self.connection.handle_timeout(monotonic())
+            self.connection.handle_timeout(monotonic(), paused=paused)
 
     def _write(self) -> None:
         connection = self.connection
