@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar, overload
 
 import anyio
 import anyio.lowlevel
+from anyio import to_thread
 
 from acp_core import (
     V1,
     AgentMessageChunk,
     ClientConnection,
     ConnectionClosed,
+    ConnectionOver,
     Grace,
     PermissionRequested,
     Policy,
@@ -28,11 +30,13 @@ from acp_core import (
 from acp_core.client import CYCLE_ORIGINS
 from acp_core.closing import AGENT as AGENT_STEP
 from acp_core.closing import SETTLED
+from acp_core.elicitation import elicitation_capabilities
 from acp_core.errors import not_served
 from acp_core.inbox import MIB, TurnToken
 
 from .closing import Closer
 from .connection import Link, Waiter
+from .handlers import elicits, threaded
 from .process import AgentProcess
 
 if TYPE_CHECKING:
@@ -47,11 +51,12 @@ if TYPE_CHECKING:
     from acp_core import Session as Handle
     from acp_core.inbox import Channel
     from acp_core.schema import Notification, Request
+    from acp_workspace import Workspace
+
+    from .handlers import Elicit, Handler
 
     Choice: TypeAlias = "PermissionOption | str | None"
     Ask: TypeAlias = "Callable[[PermissionRequested], Awaitable[Choice] | Choice]"
-    Result: TypeAlias = "Mapping[str, object] | None"
-    Handler: TypeAlias = "Callable[[RequestReceived], Awaitable[Result] | Result]"
     Store: TypeAlias = "Callable[[dict[str, object], int], Awaitable[None] | None]"
 
 R = TypeVar("R")
@@ -83,6 +88,8 @@ class ConnectOptions(TypedDict, total=False):
     capabilities: Mapping[str, object] | None
     info: Mapping[str, object] | None
     handlers: Mapping[str, Handler] | None
+    elicitation: Mapping[str, Elicit] | None
+    workspace: Workspace | None
     limits: Limits | None
     methods: MethodTable
     extensions: Sequence[str]
@@ -154,6 +161,9 @@ async def connect(
         handlers: who answers the agent's other requests, by key of the method table or wire name of an extension. A
             handler is plain or async, takes the request and returns its result; it may raise RequestError.
             Anything else that it raises is answered -32603 and reported as HandlerFailed.
+        elicitation: who asks the user for input: mode (``"form"``, ``"url"``) to a function, plain or async, of the
+            ElicitationRequested that returns what ``acp_core.elicitation_result`` takes. The modes are advertised.
+        workspace: files and terminals of this machine to serve; for this connection only, whose end ends its commands.
         limits, methods, extensions: as ``ClientConnection``.
         on_event: told, in order, every event that nothing else consumes.
         close_grace: how long each wait of closing may take: a Grace, or seconds for all of them.
@@ -199,6 +209,8 @@ class Agent:
         capabilities: Mapping[str, object] | None = None,
         info: Mapping[str, object] | None = None,
         handlers: Mapping[str, Handler] | None = None,
+        elicitation: Mapping[str, Elicit] | None = None,
+        workspace: Workspace | None = None,
         limits: Limits | None = None,
         methods: MethodTable = V1,
         extensions: Sequence[str] = (),
@@ -213,19 +225,22 @@ class Agent:
         tail_max: float = 10.0,
         on_snapshot: Store | None = None,
     ) -> None:
-        self._handlers = dict(handlers or {})
+        self._handlers = {**(threaded(workspace) if workspace is not None else {}), **(handlers or {})}
+        self._workspace = workspace
         self._policy = permissions if isinstance(permissions, Policy) else Policy()
         self._ask = None if isinstance(permissions, Policy) else permissions
         self._process = process
         keys = {row.key for row in methods}
-        if capabilities is None:
-            capabilities = methods.advertised(self._handlers)
+        derived = methods.advertised(self._handlers)
+        if elicitation is not None:
+            self._handlers["elicitation_create"] = elicits(elicitation)
+            derived["elicitation"] = elicitation_capabilities(elicitation)
         self.connection = ClientConnection(
             nonce=secrets.token_hex(8),
             limits=limits,
             methods=methods,
             extensions=[*extensions, *(key for key in self._handlers if key not in keys)],
-            capabilities=capabilities,
+            capabilities=capabilities if capabilities is not None else derived,
             info=info,
             permissions=self._policy,
             cycle_origins=cycle_origins,
@@ -243,6 +258,8 @@ class Agent:
             keep=self._keeper(on_snapshot) if on_snapshot is not None else None,
         )
         self._closer = Closer(self.connection, self.link, self.link.grace)
+        if workspace is not None:
+            self.on_close(lambda: to_thread.run_sync(workspace.join), name="workspace")
         self._restored: list[tuple[Session, Turn | None]] = []
         for session_id, prompt_id in self.connection.unattached.items():
             token, waiter = _turn_token(self.link)
@@ -501,6 +518,8 @@ class Agent:
         if isinstance(event, RequestReceived):
             self.link.spawn(event, lambda: self._serve(event))
             return True
+        if isinstance(event, ConnectionOver) and self._workspace is not None:
+            self._workspace.close()
         return False
 
     async def _choose(self, event: PermissionRequested) -> Callable[[], None]:

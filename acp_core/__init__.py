@@ -5,6 +5,7 @@ in ``acp_core.schema``, the kit for tests in ``acp_core.testing``.
 """
 
 from .connection import Connection
+from .elicitation import elicitation_capabilities, elicitation_result
 from .errors import (
     ACPError,
     AgentExited,
@@ -262,6 +263,8 @@ __all__ = (
     "WriteTextFileRequested",
     "classify_error",
     "compare_tail",
+    "elicitation_capabilities",
+    "elicitation_result",
     "turn_usage",
 )
 

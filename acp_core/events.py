@@ -1417,7 +1417,8 @@ class ReleaseTerminalRequested(TerminalRequest):
 
 
 class ElicitationRequested(RequestReceived):
-    """The agent wants input of the user. When: its mode was advertised. Do: respond ``{"action": ...}``."""
+    """The agent wants input of the user. When: its mode was advertised. Do: respond ``{"action": ...}``; see
+    ``acp_core.elicitation``."""
 
     __slots__ = ()
 

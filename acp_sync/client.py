@@ -19,6 +19,7 @@ from acp_core import (
     AgentMessageChunk,
     ClientConnection,
     ClosingPlan,
+    ConnectionOver,
     ConsumerTooSlow,
     Event,
     Grace,
@@ -37,6 +38,7 @@ from acp_core import (
 from acp_core.client import CYCLE_ORIGINS
 from acp_core.closing import AGENT as AGENT_STEP
 from acp_core.closing import SETTLED
+from acp_core.elicitation import elicitation_capabilities
 from acp_core.errors import ACPError, check_type, not_served
 from acp_core.inbox import MIB, Inbox, TurnToken
 from acp_core.methods import AGENT, NOTIFICATION_KIND
@@ -45,10 +47,12 @@ from acp_core.state import STEP_DONE
 
 from .closing import Closer
 from .connection import Driver, Waiter
+from .handlers import Elicit, Handler, elicits
 from .transport import Pair, Transport, adapt
 
 if TYPE_CHECKING:
     from acp_core.schema import Notification, Request
+    from acp_workspace import Workspace
 
     from .process import Process
 
@@ -56,7 +60,6 @@ if TYPE_CHECKING:
 LEFT = Grace(exit=0.2, terminate=0.2, drain=0.2)
 T = TypeVar("T")
 R = TypeVar("R")
-Handler = Callable[[RequestReceived], "Mapping[str, object] | None"]
 Ask = Callable[[PermissionRequested], "PermissionOption | str | None"]
 
 
@@ -84,6 +87,8 @@ class ConnectOptions(TypedDict, total=False):
     capabilities: Mapping[str, object] | None
     info: Mapping[str, object] | None
     handlers: Mapping[str, Handler] | None
+    elicitation: Mapping[str, Elicit] | None
+    workspace: Workspace | None
     limits: Limits | None
     methods: MethodTable
     extensions: Iterable[str]
@@ -104,12 +109,18 @@ class Desk:
     an owner who lets go of the front without closing it is noticed."""
 
     def __init__(
-        self, driver: Driver, connection: ClientConnection, handlers: Mapping[str, Handler], ask: Ask | None
+        self,
+        driver: Driver,
+        connection: ClientConnection,
+        handlers: Mapping[str, Handler],
+        ask: Ask | None,
+        workspace: Workspace | None,
     ) -> None:
         self._driver = driver
         self._connection = connection
         self._handlers = dict(handlers)
         self._ask = ask
+        self._workspace = workspace
 
     def act(self, event: Event) -> bool:
         """Take a request. One that nobody serves is answered here and reported."""
@@ -132,6 +143,8 @@ class Desk:
                 return False
             self._driver.spawn(event, lambda: self._handle(event, handler))
             return True
+        if isinstance(event, ConnectionOver) and self._workspace is not None:
+            self._workspace.close()
         return False
 
     def _permission(self, event: PermissionRequested, ask: Ask) -> None:
@@ -369,6 +382,8 @@ class Agent:
         capabilities: Mapping[str, object] | None = None,
         info: Mapping[str, object] | None = None,
         handlers: Mapping[str, Handler] | None = None,
+        elicitation: Mapping[str, Elicit] | None = None,
+        workspace: Workspace | None = None,
         limits: Limits | None = None,
         methods: MethodTable = V1,
         extensions: Iterable[str] = (),
@@ -385,7 +400,11 @@ class Agent:
         process: Process | None = None,
     ) -> None:
         grace = Grace.of(close_grace) if close_grace is not None else Grace()
-        handlers = handlers if handlers is not None else {}
+        handlers = {**(workspace.handlers if workspace is not None else {}), **(handlers or {})}
+        derived = methods.advertised(handlers)
+        if elicitation is not None:
+            handlers["elicitation_create"] = elicits(elicitation)
+            derived["elicitation"] = elicitation_capabilities(elicitation)
         policy = permissions if isinstance(permissions, Policy) else None
         if policy is None and not callable(permissions):
             raise TypeError(f"permissions must be a Policy or a callable, not {type(permissions).__name__}")
@@ -395,7 +414,7 @@ class Agent:
             limits=limits,
             methods=methods,
             extensions=names,
-            capabilities=dict(capabilities) if capabilities is not None else methods.advertised(handlers),
+            capabilities=dict(capabilities) if capabilities is not None else derived,
             info=own_dict(info),
             permissions=policy,
             cycle_origins=cycle_origins,
@@ -429,9 +448,11 @@ class Agent:
             turn = None if prompt_id is None else Turn(self._driver, self.connection, handle, prompt_id, token)
             self._restored.append((Session(self._driver, self.connection, handle), turn))
         ask = None if isinstance(permissions, Policy) else permissions
-        self._driver.act = Desk(self._driver, self.connection, handlers, ask).act
+        self._driver.act = Desk(self._driver, self.connection, handlers, ask, workspace).act
         self._finalizer = weakref.finalize(self, _left, self._driver, process, os.getpid())
         self._closer = Closer(self.connection, self._driver, process, grace)
+        if workspace is not None:
+            self.on_close(workspace.join, name="workspace")
         self._driver.start()
 
     def __enter__(self) -> Agent:
@@ -685,6 +706,9 @@ def connect(
         handlers: what serves the agent's requests: method-table key, or wire name of an extension, to a callable. Each
             call has a thread of its own. It returns the result, or raises RequestError; any other exception is
             answered -32603 and reported as HandlerFailed.
+        elicitation: who asks the user for input: mode (``"form"``, ``"url"``) to a callable that gets the
+            ElicitationRequested and returns what ``acp_core.elicitation_result`` takes. The modes are advertised.
+        workspace: files and terminals of this machine to serve; for this connection only, whose end ends its commands.
         limits, methods, extensions: as ``ClientConnection``.
         on_event: gets every event that nothing else uses, in order, in a thread of its own.
         close_grace: how long each wait of ``close`` may take: a Grace, or seconds for all of them.

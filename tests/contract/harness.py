@@ -181,9 +181,9 @@ class Loop:
         for name in ("permissions",):
             if callable(options[name]):
                 options[name] = self.threaded(options[name])
-        handlers = options.get("handlers")
-        if handlers is not None:
-            options["handlers"] = {key: self.threaded(handler) for key, handler in handlers.items()}
+        for name in ("handlers", "elicitation"):
+            if options.get(name) is not None:
+                options[name] = {key: self.threaded(function) for key, function in options[name].items()}
         stream = self.call(UNIXSocketStream.from_socket, sock)
         with self.portal.wrap_async_context_manager(acp_anyio.connect(stream, **options)) as agent:
             yield LoopAgent(self, agent)

@@ -59,6 +59,20 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
         "test_what_a_policy_wants_asked_is_denied",
         "test_permissions_are_required",
     ),
+    "workspace= and elicitation=": (
+        "test_what_a_workspace_serves_is_advertised",
+        "test_files_of_a_workspace",
+        "test_a_terminal_from_create_to_release",
+        "test_wait_for_exit_holds_up_nobody",
+        "test_a_terminal_starts_in_the_sessions_directory",
+        "test_params_of_a_workspace_are_checked",
+        "test_the_end_of_the_connection_ends_the_commands",
+        "test_an_agent_that_vanishes_leaves_no_command",
+        "test_elicitations_are_answered",
+        "test_an_elicitation_mode_without_a_callback_is_refused",
+        "test_what_an_elicitation_callback_raises_stays_here",
+        "test_an_elicitation_mode_that_does_not_exist",
+    ),
     "text() of a turn, which cancels it": ("test_a_cancelled_text_cancels_the_turn",),
     "ConnectionClosed for an intent that comes too late": ("test_the_end_of_input_settles_every_waiter",),
     "a socket that is read on after a failed write": ("test_a_failed_write_hears_the_agents_last_words",),
@@ -84,8 +98,8 @@ class Page(Loop):
     def connect(self, sock: socket.socket, **options: Any) -> Iterator[AgentLike]:
         """As ``Binding``."""
         ask = options.pop("permissions")
-        handlers = {key: self._threaded(handler) for key, handler in (options.pop("handlers", None) or {}).items()}
-        agent: Any = self.call(_connect, sock, self._threaded(ask) if callable(ask) else ask, handlers, **options)
+        handlers = {key: self.threaded(handler) for key, handler in (options.pop("handlers", None) or {}).items()}
+        agent: Any = self.call(_connect, sock, self.threaded(ask) if callable(ask) else ask, handlers, **options)
         try:
             yield LoopAgent(self, agent)
         finally:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.contract.page import LEFT_OUT
 
-BODY = re.compile(r"^def (test_\w+)\(bench: Bench", re.M)
+BODY = re.compile(r"^def (test_\w+)\(\s*bench: Bench", re.M)
 
 
 def test_what_is_left_out_exists_and_most_is_run() -> None:

@@ -299,11 +299,7 @@ REQUIREMENTS = (
         "Broken additional directories are refused, never dropped.",
         "agent",
     ),
-    beyond(
-        69, "both", "MUST",
-        "Where limits to roots are claimed, they hold against links.",
-        "file access is the program's; the library opens no file",
-    ),
+    kept(69, "both", "MUST", "Where limits to roots are claimed, they hold against links.", "acp_workspace"),
     kept(70, "agent", "MUST", "Requests without additional directories stay valid.", "agent"),
     # Cancellation
     kept(
@@ -387,15 +383,11 @@ REQUIREMENTS = (
         draft=True,
     ),
     # Client file system and terminals
-    beyond(
-        99, "client", "MUST",
-        "Writing a file that is missing creates it.",
-        "the library opens no file; the handler of the client does",
-    ),
-    beyond(
+    kept(99, "client", "MUST", "Writing a file that is missing creates it.", "acp_workspace"),
+    kept(
         100, "client", "MUST",
         "Terminal output is cut at its start, at a character boundary, to the limit.",
-        "the client's handler keeps the output",
+        "acp_workspace",
     ),
     beyond(
         101, "agent", "MUST",
@@ -407,10 +399,10 @@ REQUIREMENTS = (
         "Output of a released terminal stays visible in its tool call.",
         "display is the client's",
     ),
-    beyond(
+    kept(
         103, "client", "is",
         "Creating a terminal answers at once; killing keeps the id, releasing ends it.",
-        "the client's handler keeps the terminals",
+        "acp_workspace",
     ),
     # Config options, modes, commands
     kept(
