@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from acp_core import ClosingPlan, Event, Limits, MethodTable, PermissionOption
     from acp_core import Session as Handle
     from acp_core.inbox import Channel
+    from acp_core.options import OpenOptions, PromptOptions
     from acp_core.schema import Notification, Request
     from acp_workspace import Workspace
 
@@ -62,24 +63,6 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 # The owner's code runs in the loop: after so many events in one go the others get their turn.
 EVENTS_PER_TURN = 64
-
-
-class OpenOptions(TypedDict, total=False):
-    """What ``ClientConnection.open_session`` takes besides the working directory."""
-
-    resume: str | None
-    mcp_servers: Sequence[Mapping[str, object]]
-    additional_directories: Sequence[str]
-    auth: str | None
-    model: str | None
-    config: Mapping[str, str | bool] | None
-    replay: str
-    replay_quiet: float
-    replay_max: float
-    fresh_if_refused: bool
-    step_deadline: float
-    authenticate_deadline: float
-    meta: Mapping[str, object] | None
 
 
 class ConnectOptions(TypedDict, total=False):
@@ -562,15 +545,8 @@ class Session:
         """``idle``, ``prompting``, ``cancelling``, ``fenced``, ``closing`` or ``closed``."""
         return self.handle.state
 
-    def prompt(
-        self,
-        content: str | Sequence[Mapping[str, object]],
-        *,
-        identity: str | None = None,
-        deadline: float | None = None,
-        meta: Mapping[str, object] | None = None,
-    ) -> Turn:
-        """Start a turn; the arguments are those of ``ClientConnection.prompt``. It does not wait.
+    def prompt(self, content: str | Sequence[Mapping[str, object]], **options: Unpack[PromptOptions]) -> Turn:
+        """Start a turn; the options are those of ``ClientConnection.prompt``. It does not wait.
 
         Raises:
             AgentExited: the process has ended.
@@ -578,11 +554,8 @@ class Session:
         """
         link = self.agent.link
         token, waiter = _turn_token(link)
-        prompt_id = link.call(
-            lambda: self.agent.connection.prompt(
-                self.handle, content, identity=identity, deadline=deadline, meta=meta, token=token
-            )
-        )
+        prompt = self.agent.connection.prompt
+        prompt_id = link.call(lambda: prompt(self.handle, content, token=token, **options))
         return Turn(self, prompt_id, token.channel, waiter)
 
     def cancel(self, *, deadline: float = 2.0, then: str = "report") -> None:

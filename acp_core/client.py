@@ -26,7 +26,7 @@ from .opening import REPORT
 from .permissions import ALLOW, ASK, DENY, QUESTIONS, Policy
 from .reattach import ReattachingClient
 from .requests import OwnRequest, PeerRequest, Settlement
-from .sessions import Session, Turn
+from .sessions import Session, Turn, Watch
 from .settings import config_params
 from .state import (
     CANCELLING,
@@ -71,6 +71,8 @@ CYCLE_ORIGINS = ("task-notification", "peer", "coordinator", "observer", "observ
 CLOSE_SESSION = "close_session"
 CLOSE = "close"
 THEN = (REPORT, CLOSE_SESSION, CLOSE)
+CANCEL = "cancel"
+ON_IDLE = (REPORT, CANCEL)
 
 
 class _Held:
@@ -161,6 +163,9 @@ class ClientConnection(ReattachingClient):
         *,
         identity: str | None = None,
         deadline: float | None = None,
+        idle_timeout: float | None = None,
+        pending_tool_grace: float = 600.0,
+        on_idle: str = REPORT,
         meta: Mapping[str, object] | None = None,
         token: object = None,
     ) -> int:
@@ -173,6 +178,10 @@ class ClientConnection(ReattachingClient):
                 on every event of the turn.
             deadline: seconds, counted from the next ``data_to_send``; when they pass, the turn is cancelled as
                 ``cancel_turn`` does.
+            idle_timeout: seconds; when the agent has said nothing of the turn for so long, TurnStalled tells it, once a
+                silence. While the agent waits for an answer of this side, no silence is counted.
+            pending_tool_grace: seconds that a silence may last instead while a tool call is in progress.
+            on_idle: ``"report"`` only, or ``"cancel"``: the turn is cancelled then, as past its deadline.
             token: comes back on TurnEnded or TurnFailed.
 
         Returns: the JSON-RPC id of the prompt.
@@ -183,6 +192,12 @@ class ClientConnection(ReattachingClient):
         """
         handle = self._own_session(session)
         self._check_duration("deadline", deadline)
+        self._check_duration("idle_timeout", idle_timeout)
+        if pending_tool_grace is None:
+            raise TypeError("pending_tool_grace must be a number of seconds, not None")
+        self._check_duration("pending_tool_grace", pending_tool_grace)
+        if on_idle not in ON_IDLE:
+            local("prompt.on_idle", f"on_idle is {clip(on_idle)}; it is one of {', '.join(ON_IDLE)}")
         # In a fixed order: closing, active turn, identity, text; nothing has changed when one of them refuses.
         self._check_writable()
         if self._turns_refused:
@@ -217,7 +232,8 @@ class ClientConnection(ReattachingClient):
         )
         tail = f',"prompt":{codec.encode(blocks, "the prompt", self.limits.max_depth)}{rest}}}'
         self._check_room(len(tail) + 256)
-        turn = Turn(0, identity, token)
+        watch = Watch(idle_timeout, pending_tool_grace, on_idle == CANCEL) if idle_timeout is not None else None
+        turn = Turn(0, identity, token, watch)
         request = self._new_request(self.methods["session_prompt"], handle, token, self._prompt_settled, turn)
         turn.prompt_id = request.id
         request.params = tail
@@ -428,6 +444,8 @@ class ClientConnection(ReattachingClient):
         if turn is not None and isinstance(session, Session):
             turn.sent_at = now
             self._emit(events.PromptSent(session, turn, request.id, now))
+            if turn.watch is not None:
+                self._count_silence(session, turn, turn.watch, now)
             return
         row = request.method
         sharing: list[Session] = []
@@ -446,6 +464,8 @@ class ClientConnection(ReattachingClient):
         assert isinstance(session, Session)
         assert turn is not None
         self._timers.cancel(session.cancel_timer)
+        if turn.watch is not None:
+            self._timers.cancel(turn.watch.timer)
         session.prompt_request = None
         session.turn = None
         if settlement.dispatch != NOT_SENT:
@@ -489,6 +509,52 @@ class ClientConnection(ReattachingClient):
         elif session.state == PROMPTING:
             session.then = REPORT
             self._cancel(session, self.limits.cancel_grace, "deadline")
+
+    def _count_silence(self, session: Session, turn: Turn, watch: Watch, now: float | None) -> None:
+        """Count the silence of a turn from ``now`` on; None is the moment when the next bytes are handed over."""
+        self._timers.cancel(watch.timer)
+        watch.since = now
+        if now is None:
+            watch.timer = self._timers.after(watch.idle_timeout, lambda at: self._look(session, turn, watch, at))
+        else:
+            self._look_at(now + watch.idle_timeout, session, turn, watch)
+
+    def _look_at(self, when: float, session: Session, turn: Turn, watch: Watch) -> None:
+        watch.timer = self._timers.at(when, lambda at: self._look(session, turn, watch, at))
+
+    def _look(self, session: Session, turn: Turn, watch: Watch, at: float) -> None:
+        """Whether a turn has been silent for too long. Updates only note the time; it is looked at now and then."""
+        timer, watch.timer = watch.timer, None
+        if session.turn is not turn or session.state != PROMPTING:
+            return
+        if any(request.turn is turn for request in self._peer_requests.values()):
+            # It is this side that is waited for; counting begins with the answer.
+            return
+        if watch.since is None and timer is not None:
+            watch.since = timer.when - watch.idle_timeout
+        if self._paused or watch.since is None:
+            watch.since = at
+        since = watch.since if turn.last_at is None else max(watch.since, turn.last_at)
+        due = since + watch.allowed
+        if due <= at and watch.reported != since:
+            watch.reported = since
+            tools = tuple(watch.tools)
+            self._emit(events.TurnStalled(session, turn, turn.prompt_id, since, tools, watch.cancels, at))
+            if watch.cancels:
+                session.then = REPORT
+                self._cancel(session, self.limits.cancel_grace, "idle")
+                return
+        # A tool call that ends shortens what is allowed, so the next look is never further away.
+        following = at + watch.idle_timeout
+        # A clock too coarse for the duration would look for ever at one moment.
+        if following > at:
+            self._look_at(min(due, following) if due > at else following, session, turn, watch)
+
+    def _forget_peer_request(self, request: PeerRequest, event: str) -> None:
+        super()._forget_peer_request(request, event)
+        session, turn = request.session, request.turn
+        if turn is not None and turn.watch is not None and isinstance(session, Session) and session.turn is turn:
+            self._count_silence(session, turn, turn.watch, None)
 
     def _cancel(self, session: Session, deadline: float, by: str) -> None:
         row = self.methods["session_cancel"]
@@ -946,6 +1012,10 @@ def _keep_tool(session: Session, update: JsonObject, limit: int) -> None:
         session.tools[tool_id] = (get_str(update, "title") or title, get_str(update, "kind") or kind)
         if len(session.tools) > limit:
             del session.tools[next(iter(session.tools))]
+        turn = session.turn
+        if turn is not None and turn.watch is not None and turn.sent_at is not None:
+            announced = update.get("sessionUpdate") == "tool_call"
+            turn.watch.saw_tool(tool_id, get_str(update, "status"), announced, limit)
 
 
 def _keep_mode(session: Session, update: JsonObject, limit: int) -> None:

@@ -700,9 +700,9 @@ class TurnEnded(SessionEvent):
     """The agent has answered a prompt with a result: the turn is over.
 
     When: once a prompt, unless TurnFailed comes. Do: read ``stop_reason``; it is the wire's word, "" when there is
-    none, and an unknown word is not success (``known``). ``cancel_asked`` is None, ``"owner"`` or ``"deadline"``;
-    ``cancel_error`` is the agent's error when it answered a cancelled prompt with one. ``identity`` and ``token`` are
-    the owner's.
+    none, and an unknown word is not success (``known``). ``cancel_asked`` is None, ``"owner"``, ``"deadline"`` or
+    ``"idle"``; ``cancel_error`` is the agent's error when it answered a cancelled prompt with one. ``identity`` and
+    ``token`` are the owner's.
     """
 
     __slots__ = ("cancel_asked", "cancel_error", "line", "prompt_id", "result", "stop_reason", "turn")
@@ -787,6 +787,41 @@ class TurnFailed(SessionEvent):
     def token(self) -> object:
         """What the caller gave with the prompt."""
         return self.turn.token
+
+
+class TurnStalled(SessionEvent):
+    """The agent has said nothing of a turn for longer than its ``idle_timeout``.
+
+    When: once a silence, of a prompt that was given one; with a tool call in progress not before the
+    ``pending_tool_grace`` is over. Do: tell the user, ask a person, or cancel; ``cancelled`` says that the core has,
+    since the prompt said ``on_idle="cancel"``. ``since`` is when the silence began, ``pending_tools`` are the ids of
+    the tool calls in progress.
+    """
+
+    __slots__ = ("cancelled", "pending_tools", "prompt_id", "since", "turn")
+
+    def __init__(
+        self,
+        session: Session,
+        turn: Turn,
+        prompt_id: int,
+        since: float,
+        pending_tools: tuple[str, ...],
+        cancelled: bool,
+        at: float,
+    ) -> None:
+        self.session = session
+        self.turn = turn
+        self.prompt_id = prompt_id
+        self.since = since
+        self.pending_tools = pending_tools
+        self.cancelled = cancelled
+        self.at = at
+
+    @property
+    def identity(self) -> str | None:
+        """The owner's identity of the turn."""
+        return self.turn.identity
 
 
 class CycleEnded(SessionEvent):

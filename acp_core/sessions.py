@@ -29,17 +29,53 @@ def is_model(option: JsonObject) -> bool:
     return option.get("id") is not None and (option.get("category") == "model" or option["id"] == "model")
 
 
+# What a tool call that still runs says of itself; every other word, a new one too, is its end.
+UNFINISHED = ("pending", "in_progress")
+
+
+class Watch:
+    """How long a turn may be silent, in seconds, and what is known of its silence.
+
+    ``since`` is when silence was last counted from, other than an update: the prompt's own bytes, an answer to the
+    agent, or a time in which nothing was read. ``tools`` are the tool calls in progress, in their order.
+    """
+
+    __slots__ = ("cancels", "grace", "idle_timeout", "reported", "since", "timer", "tools")
+
+    def __init__(self, idle_timeout: float, grace: float, cancels: bool) -> None:
+        self.idle_timeout = idle_timeout
+        self.grace = grace
+        self.cancels = cancels
+        self.since: float | None = None
+        self.reported: float | None = None
+        self.timer: Timer | None = None
+        self.tools: dict[str, None] = {}
+
+    @property
+    def allowed(self) -> float:
+        """How long silence may last now: longer while a tool call is in progress."""
+        return max(self.idle_timeout, self.grace) if self.tools else self.idle_timeout
+
+    def saw_tool(self, tool_id: str, status: str | None, announced: bool, limit: int) -> None:
+        """A tool call was announced, or told something of itself. Past ``limit`` further ones are not looked after."""
+        if status in UNFINISHED or (status is None and announced):
+            if len(self.tools) < limit:
+                self.tools[tool_id] = None
+        elif status is not None:
+            self.tools.pop(tool_id, None)
+
+
 class Turn:
     """One prompt and what comes of it.
 
     ``prompt_id`` is its JSON-RPC id, ``identity`` the owner's name for it, ``token`` the caller's. ``updates`` counts
     the updates that came while it ran; ``last_at`` is when the last one came, in seconds. ``cancel_asked`` is None,
-    ``"owner"`` or ``"deadline"``.
+    ``"owner"``, ``"deadline"`` or ``"idle"``. ``watch`` looks after its silence, if it was asked for.
     """
 
-    __slots__ = ("cancel_asked", "identity", "last_at", "prompt_id", "sent_at", "token", "updates")
+    __slots__ = ("cancel_asked", "identity", "last_at", "prompt_id", "sent_at", "token", "updates", "watch")
 
-    def __init__(self, prompt_id: int, identity: str | None, token: object) -> None:
+    def __init__(self, prompt_id: int, identity: str | None, token: object, watch: Watch | None = None) -> None:
         self.prompt_id = prompt_id
         self.identity = identity
         self.token = token
@@ -47,6 +83,7 @@ class Turn:
         self.last_at: float | None = None
         self.updates = 0
         self.cancel_asked: str | None = None
+        self.watch = watch
 
     def __repr__(self) -> str:
         return f"Turn(prompt_id={self.prompt_id}, identity={self.identity!r})"

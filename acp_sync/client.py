@@ -51,6 +51,7 @@ from .handlers import Elicit, Handler, elicits
 from .transport import Pair, Transport, adapt
 
 if TYPE_CHECKING:
+    from acp_core.options import OpenOptions, PromptOptions
     from acp_core.schema import Notification, Request
     from acp_workspace import Workspace
 
@@ -61,24 +62,6 @@ LEFT = Grace(exit=0.2, terminate=0.2, drain=0.2)
 T = TypeVar("T")
 R = TypeVar("R")
 Ask = Callable[[PermissionRequested], "PermissionOption | str | None"]
-
-
-class OpenOptions(TypedDict, total=False):
-    """What ``ClientConnection.open_session`` takes besides the working directory; its docstring says what each is."""
-
-    resume: str | None
-    mcp_servers: Sequence[Mapping[str, object]]
-    additional_directories: Sequence[str]
-    auth: str | None
-    model: str | None
-    config: Mapping[str, str | bool] | None
-    replay: str
-    replay_quiet: float
-    replay_max: float
-    fresh_if_refused: bool
-    step_deadline: float
-    authenticate_deadline: float
-    meta: Mapping[str, object] | None
 
 
 class ConnectOptions(TypedDict, total=False):
@@ -294,30 +277,15 @@ class Session:
         """``idle``, ``prompting``, ``cancelling``, ``fenced``, ``closing`` or ``closed``."""
         return self.handle.state
 
-    def prompt(
-        self,
-        content: str | Sequence[Mapping[str, object]],
-        *,
-        identity: str | None = None,
-        deadline: float | None = None,
-        meta: Mapping[str, object] | None = None,
-    ) -> Turn:
-        """Start a turn; returns at once. See ``ClientConnection.prompt`` for the arguments.
+    def prompt(self, content: str | Sequence[Mapping[str, object]], **options: Unpack[PromptOptions]) -> Turn:
+        """Start a turn; returns at once. The options are those of ``ClientConnection.prompt``.
 
         Raises:
             TypeError, LocalProtocolError: an argument is wrong, or the session is not idle.
             ConnectionClosed: the connection is over.
         """
         token = _turn_token(self._driver.inbox)
-        prompt_id = self._driver.intent(
-            self._connection.prompt,
-            self.handle,
-            content,
-            identity=identity,
-            deadline=deadline,
-            meta=meta,
-            token=token,
-        )
+        prompt_id = self._driver.intent(self._connection.prompt, self.handle, content, token=token, **options)
         return Turn(self._driver, self._connection, self.handle, prompt_id, token)
 
     def cancel(self, *, deadline: float = 2.0, then: str = "report") -> None:

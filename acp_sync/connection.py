@@ -326,28 +326,32 @@ class Driver:
             left = None if deadline is None else max(0.0, deadline - monotonic())
             # A read that began at a deadline takes what was there by then: its time has come, whatever still follows.
             due = left == 0
-            if paused and not due:
-                self._readable.wait(left)
+            if paused:
+                # Nothing is read for a deadline either: a timer that comes again and again would read without bound.
+                if due:
+                    self.call(connection.handle_timeout, monotonic(), paused=True)
+                else:
+                    self._readable.wait(left)
                 continue
             if self._wake is None:
                 left = NO_WAKE if left is None else min(left, NO_WAKE)
             try:
                 data = self.transport.receive(left)
             except TimeoutError:
-                self.call(connection.handle_timeout, monotonic(), paused=paused)
+                self.call(connection.handle_timeout, monotonic())
                 continue
             except OSError as why:
                 self.call(connection.abort, f"reading failed: {why}")
                 return
-            self.call(self._received, data, due, paused)
+            self.call(self._received, data, due)
             if not data:
                 return
 
-    def _received(self, data: bytes, due: bool, paused: bool) -> None:
+    def _received(self, data: bytes, due: bool) -> None:
         self._reading = False
         self.connection.receive_data(data, monotonic())
         if due:
-            self.connection.handle_timeout(monotonic(), paused=paused)
+            self.connection.handle_timeout(monotonic())
 
     def _write(self) -> None:
         connection = self.connection

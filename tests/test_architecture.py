@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from acp_core import V1
+from acp_core import V1, ClientConnection
 from acp_core.state import TABLES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,7 +22,8 @@ CORE = ROOT / "acp_core"
 LAYERS = (
     ("errors", "limits"),
     ("events",),
-    ("state", "timers", "framing", "permissions", "replay", "transcript", "usage", "projection", "elicitation"),
+    ("state", "timers", "framing", "permissions", "replay", "transcript", "usage", "projection"),
+    ("elicitation", "options"),
     ("codec", "methods", "methods_unstable"),
     ("requests", "sessions", "settings", "attach"),
     ("connection",),
@@ -181,6 +183,24 @@ def test_acp_workspace_has_no_colour(path: Path, package: str) -> None:
         first = name.partition(".")[0]
         assert first not in ("asyncio", "acp_anyio", "acp_sync"), name
         assert first in ("acp_core", "acp_workspace") or first in sys.stdlib_module_names, name
+
+
+@pytest.mark.parametrize(
+    ("options", "intent", "own"),
+    [
+        ("OpenOptions", ClientConnection.open_session, {"self", "cwd", "token"}),
+        ("PromptOptions", ClientConnection.prompt, {"self", "session", "content", "token"}),
+    ],
+)
+def test_options_are_those_of_the_intents(options: str, intent: Callable[..., object], own: set[str]) -> None:
+    (found,) = (
+        node for node in ast.walk(tree(CORE / "options.py")) if isinstance(node, ast.ClassDef) and node.name == options
+    )
+    said = {
+        ast.unparse(node.target): ast.unparse(node.annotation) for node in found.body if isinstance(node, ast.AnnAssign)
+    }
+    taken = inspect.signature(intent).parameters.values()
+    assert said == {parameter.name: parameter.annotation for parameter in taken if parameter.name not in own}
 
 
 # ── Names of the wire ───────────────────────────────────────────────────────────────────────────────────────────────
