@@ -378,7 +378,7 @@ class LoopTurn:
     """acp_anyio.Turn without its colour."""
 
     def __init__(self, loop: Loop, turn: acp_anyio.Turn) -> None:
-        self._loop = loop
+        self.loop = loop
         self.inner = turn
         # Let go of on the loop, as a program there would.
         self._finalizer = weakref.finalize(self, loop.let_go, [turn])
@@ -395,39 +395,39 @@ class LoopTurn:
 
     def __iter__(self) -> Iterator[Event]:
         # The iterator is let go of on the loop, as a loop that is left would do.
-        box = [self._loop.run(self.inner.__aiter__)]
+        box = [self.loop.run(self.inner.__aiter__)]
         try:
             while True:
                 try:
-                    yield self._loop.call(_next, box)
+                    yield self.loop.call(_next, box)
                 except StopAsyncIteration:
                     return
         finally:
-            self._loop.run(box.clear)
+            self.loop.run(box.clear)
 
     def __enter__(self) -> LoopTurn:
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        self._loop.call(self.inner.__aexit__, *exc)
+        self.loop.call(self.inner.__aexit__, *exc)
 
     def result(self) -> TurnEnded:
         """As in the binding."""
-        ended = self._loop.call(self.inner.result)
+        ended = self.loop.call(self.inner.result)
         assert isinstance(ended, TurnEnded)
         return ended
 
     def text(self) -> str:
         """As in the binding."""
-        return str(self._loop.call(self.inner.text))
+        return str(self.loop.call(self.inner.text))
 
     def cancel(self, **options: Any) -> None:
         """As in the binding."""
-        self._loop.run(self.inner.cancel, **options)
+        self.loop.run(self.inner.cancel, **options)
 
     def detach(self) -> None:
         """As in the binding."""
-        self._loop.run(self.inner.detach)
+        self.loop.run(self.inner.detach)
 
 
 async def _next(box: list[Any]) -> Event:
