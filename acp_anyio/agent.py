@@ -5,17 +5,16 @@ from __future__ import annotations
 import inspect
 import secrets
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol, TypedDict
+from typing import TYPE_CHECKING, Protocol
 
 from acp_core import (
-    V1,
-    AgentConnection,
     PromptRequested,
     RequestReceived,
     ServedSession,
     TurnCancelReceived,
 )
 from acp_core.errors import not_served
+from acp_core.front import REOPENS, agent_connection, answer_of, chosen_option, method_for
 
 from .connection import Link
 from .stdio import claimed_stdio
@@ -26,23 +25,8 @@ if TYPE_CHECKING:
 
     from anyio.abc import ByteStream, ObjectStream
 
-    from acp_core import Event, Limits, MethodTable
-
-# The method of an agent that serves each row of the method table, by the row's key.
-SERVED = {
-    "session_new": "new_session",
-    "session_load": "load_session",
-    "session_resume": "resume_session",
-    "session_list": "list_sessions",
-    "session_close": "close_session",
-    "session_delete": "delete_session",
-    "session_set_mode": "set_mode",
-    "session_set_config_option": "set_config_option",
-    "authenticate": "authenticate",
-    "logout": "logout",
-    "": "extension",
-}
-ACCEPTED = ("session_new", "session_load", "session_resume")
+    from acp_core import Event
+    from acp_core.options import AgentOptions, ServeOptions
 
 
 class PromptAgent(Protocol):
@@ -58,18 +42,6 @@ class PromptAgent(Protocol):
 
     def prompt(self, turn: AgentTurn, /) -> Awaitable[str | None] | str | None:
         """Serve a turn. When the client cancels it, this is cancelled, and ``cancelled`` is answered."""
-
-
-class ServeOptions(TypedDict, total=False):
-    """What ``serve`` and ``serve_on`` take besides the agent; see ``serve_on``."""
-
-    limits: Limits | None
-    methods: MethodTable
-    extensions: Sequence[str]
-    info: Mapping[str, object] | None
-    capabilities: Mapping[str, object] | None
-    auth_methods: Sequence[Mapping[str, object]] | None
-    on_event: Callable[[Event], None] | None
 
 
 async def serve(agent: PromptAgent, **options: Unpack[ServeOptions]) -> None:
@@ -97,6 +69,7 @@ async def serve_on(
         capabilities: merged over those that follow from the methods ``agent`` defines.
         on_event: told, in order, every event that nothing else consumes. Without it a HandlerFailed is printed to
             stderr.
+        close_grace: seconds that each step of closing may take when the client has gone.
 
     Raises:
         TypeError, LocalProtocolError: an option is wrong.
@@ -114,33 +87,14 @@ class Server:
         agent: PromptAgent,
         transport: ByteStream | ObjectStream[bytes | str],
         *,
-        limits: Limits | None = None,
-        methods: MethodTable = V1,
-        extensions: Sequence[str] = (),
-        info: Mapping[str, object] | None = None,
-        capabilities: Mapping[str, object] | None = None,
-        auth_methods: Sequence[Mapping[str, object]] | None = None,
         on_event: Callable[[Event], None] | None = None,
+        close_grace: float = 2.0,
+        **options: Unpack[AgentOptions],
     ) -> None:
-        if not callable(getattr(agent, "prompt", None)):
-            raise TypeError(f"an agent needs a method prompt(turn); {type(agent).__name__} has none")
         self._agent = agent
         self._turns: dict[str, AgentTurn] = {}
-        defined = [key for key, name in SERVED.items() if self._method(name) is not None]
-        self.connection = AgentConnection(
-            nonce=secrets.token_hex(8),
-            limits=limits,
-            methods=methods,
-            extensions=extensions,
-            capabilities=_merged(methods.advertised(defined), capabilities or {}),
-            info=info,
-            auth_methods=auth_methods or (),
-        )
-        self.link = Link(self.connection, transport, act=self._act, on_event=on_event)
-
-    def _method(self, name: str) -> Callable[..., object] | None:
-        found: object = getattr(self._agent, name, None)
-        return found if callable(found) else None
+        self.connection = agent_connection(secrets.token_hex(8), agent, **options)
+        self.link = Link(self.connection, transport, act=self._act, on_event=on_event, close_grace=close_grace)
 
     def _act(self, event: Event) -> bool:
         if isinstance(event, PromptRequested):
@@ -151,7 +105,7 @@ class Server:
         elif isinstance(event, TurnCancelReceived) and event.request_id in self._turns:
             running = self._turns[event.request_id]
             running.cancelled = True
-            if (notice := self._method("cancel")) is not None:
+            if (notice := method_for(self._agent, "cancel")) is not None:
                 self.link.start_soon(lambda: self._notice(notice, running, event))
             self.link.cancel_handler(event.request_id)
         else:
@@ -168,22 +122,15 @@ class Server:
 
     async def _serve(self, event: RequestReceived) -> Callable[[], None]:
         connection = self.connection
-        method = self._method(SERVED.get(event.key, ""))
-        result: object = None
-        if method is not None:
-            rest = (AgentSession(self, event.session),) if event.key in ACCEPTED[1:] else ()
-            result = method(event, *rest)
-            if inspect.isawaitable(result):
-                result = await result
-        elif event.key != "session_new":
+        method = method_for(self._agent, event.key)
+        if method is None and event.key != "session_new":
             raise not_served(event.method)
-        if event.key not in ACCEPTED:
-            answer = _mapping(result)
-            return lambda: connection.respond(event.request_id, answer)
-        body = _mapping({"sessionId": result} if isinstance(result, str) else result)
-        if event.key == "session_new":
-            body.setdefault("sessionId", secrets.token_hex(16))
-        return lambda: connection.respond(event.request_id, body)
+        rest = (AgentSession(self, event.session),) if event.key in REOPENS else ()
+        result = method(event, *rest) if method is not None else None
+        if inspect.isawaitable(result):
+            result = await result
+        answer = answer_of(event, result, lambda: secrets.token_hex(16))
+        return lambda: connection.respond(event.request_id, answer)
 
     async def _notice(self, notice: Callable[..., object], turn: AgentTurn, event: Event) -> None:
         try:
@@ -257,9 +204,7 @@ class AgentSession:
                 self.handle, tool_call, options, deadline=deadline, token=token
             )
         )
-        outcome = result.get("outcome") if isinstance(result, dict) else None
-        chosen = outcome.get("optionId") if isinstance(outcome, dict) else None
-        return chosen if isinstance(chosen, str) else None
+        return chosen_option(result)
 
     async def request(
         self, method: str, params: Mapping[str, object] | None = None, *, deadline: float | None = None
@@ -299,17 +244,3 @@ class AgentTurn(AgentSession):
     def prompt(self) -> Sequence[Mapping[str, object]]:
         """The content blocks of the prompt, as on the wire."""
         return self.event.prompt
-
-
-def _mapping(result: object) -> dict[str, object]:
-    if result is not None and not isinstance(result, Mapping):
-        raise TypeError(f"a method of an agent returned a {type(result).__name__}; it returns a mapping or None")
-    return dict(result) if result is not None else {}
-
-
-def _merged(base: Mapping[str, object], over: Mapping[str, object]) -> dict[str, object]:
-    merged = dict(base)
-    for key, value in over.items():
-        below = merged.get(key)
-        merged[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
-    return merged

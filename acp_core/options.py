@@ -1,11 +1,15 @@
-"""The keyword arguments of the client's long intents, once, for bindings that pass them through. For type checkers."""
+"""Keyword arguments that bindings pass through, each list of them once. For type checkers."""
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import TypedDict
+
+    from .events import Event
+    from .limits import Limits
+    from .methods import MethodTable
 
     class OpenOptions(TypedDict, total=False):
         """What ``ClientConnection.open_session`` takes besides the working directory and the token."""
@@ -33,3 +37,19 @@ if TYPE_CHECKING:
         pending_tool_grace: float
         on_idle: str
         meta: Mapping[str, object] | None
+
+    class AgentOptions(TypedDict, total=False):
+        """What ``acp_core.front.agent_connection`` takes besides the nonce and the agent."""
+
+        limits: Limits | None
+        methods: MethodTable
+        extensions: Iterable[str]
+        info: Mapping[str, object] | None
+        capabilities: Mapping[str, object] | None
+        auth_methods: Sequence[Mapping[str, object]] | None
+
+    class ServeOptions(AgentOptions, total=False):
+        """What ``serve`` of a binding takes besides the agent."""
+
+        on_event: Callable[[Event], None] | None
+        close_grace: float

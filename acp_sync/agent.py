@@ -8,52 +8,34 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol, TypedDict, Unpack
+from typing import TYPE_CHECKING, Protocol, Unpack
 
 from acp_core import (
-    V1,
     AgentConnection,
     CancelRequested,
     ConnectionOver,
     Event,
     HandlerFailed,
-    Limits,
     LocalProtocolError,
-    MethodTable,
     PromptRequested,
     RequestAbandoned,
     RequestReceived,
     RequestSettled,
     ServedSession,
-    SessionSetupRequested,
     TurnCancelReceived,
 )
 from acp_core.errors import ACPError, not_served
-from acp_core.events import get_object, get_str
+from acp_core.front import REOPENS, agent_connection, answer_of, chosen_option, method_for, plain_dict
 from acp_core.inbox import Inbox
 
-from .client import own_dict, settled
+from .client import settled
 from .connection import Driver, Waiter
 from .transport import Pair, Transport, adapt
 
-# Method-table key to the name of the agent's method that serves it.
-SERVED = {
-    "session_prompt": "prompt",
-    "session_new": "new_session",
-    "session_load": "load_session",
-    "session_resume": "resume_session",
-    "session_list": "list_sessions",
-    "session_close": "close_session",
-    "session_delete": "delete_session",
-    "session_set_mode": "set_mode",
-    "session_set_config_option": "set_config_option",
-    "authenticate": "authenticate",
-    "logout": "logout",
-}
-# These take the session as a second argument.
-REOPENS = ("session_load", "session_resume")
+if TYPE_CHECKING:
+    from acp_core.options import AgentOptions
 
 
 class PromptAgent(Protocol):
@@ -71,19 +53,6 @@ class PromptAgent(Protocol):
 
     def prompt(self, turn: AgentTurn, /) -> str | None:
         """Answer a prompt."""
-
-
-class ServeOptions(TypedDict, total=False):
-    """What ``serve`` and ``serve_on`` take besides the agent; see ``serve_on``."""
-
-    limits: Limits | None
-    methods: MethodTable
-    extensions: Iterable[str]
-    info: Mapping[str, object] | None
-    capabilities: Mapping[str, object] | None
-    auth_methods: Sequence[Mapping[str, object]] | None
-    on_event: Callable[[Event], None] | None
-    close_grace: float
 
 
 class AgentSession:
@@ -192,8 +161,7 @@ class AgentTurn(AgentSession):
             return None
         if event.error is not None:
             raise self._driver.explained(event.error)
-        result = event.result if isinstance(event.result, dict) else {}
-        return get_str(get_object(result, "outcome"), "optionId")
+        return chosen_option(event.result)
 
     def request(
         self, method: str, params: Mapping[str, object] | None = None, *, deadline: float | None = None
@@ -204,7 +172,7 @@ class AgentTurn(AgentSession):
             TypeError, LocalProtocolError: see ``Connection.request``.
             RequestError, RequestTimeout, RemoteProtocolError, ConnectionClosed: there is no result.
         """
-        body = own_dict(params)
+        body = plain_dict(params)
         return settled(
             self._driver,
             lambda token: self._connection.request(method, body, session=self.handle, deadline=deadline, token=token),
@@ -226,7 +194,7 @@ class Desk:
     def act(self, event: Event) -> bool:
         """Take a request or a cancel; the lock is held."""
         if isinstance(event, RequestReceived):
-            method = found(self._agent, SERVED.get(event.key, "extension"))
+            method = method_for(self._agent, event.key)
             if method is None:
                 if event.key != "session_new":
                     with contextlib.suppress(ACPError):
@@ -255,7 +223,7 @@ class Desk:
         turn.cancel_event.set()
         if turn.asking is not None:
             turn.asking.bell.ring()
-        notice = found(self._agent, "cancel")
+        notice = method_for(self._agent, "cancel")
         if notice is not None:
             self._driver.spawn(turn.request_event, partial(_tell, notice, turn))
 
@@ -277,23 +245,8 @@ class Desk:
             result = serve(event, AgentSession(self._driver, self._connection, handle))
         else:
             result = serve(event)
-        session_id: str | None = None
-        if event.key == "session_new" and not isinstance(result, Mapping):
-            session_id = result if isinstance(result, str) else secrets.token_hex(16)
-            result = None
-        if result is not None and not isinstance(result, Mapping):
-            raise TypeError(f"{event.method} was answered with {type(result).__name__}, not with a mapping or None")
-        body = own_dict(result)
-        if isinstance(event, SessionSetupRequested):
-            self._driver.call(self._connection.accept, event.request_id, session_id, body)
-        else:
-            self._driver.call(self._connection.respond, event.request_id, body)
-
-
-def found(agent: object, name: str) -> Callable[..., object] | None:
-    """A method of the agent, or None."""
-    method: object = getattr(agent, name, None)
-    return method if callable(method) else None
+        body = answer_of(event, result, lambda: secrets.token_hex(16))
+        self._driver.call(self._connection.respond, event.request_id, body)
 
 
 def print_failure(event: Event) -> None:
@@ -310,7 +263,14 @@ def _no_opinion(request: RequestReceived) -> None:
     return None
 
 
-def serve_on(agent: PromptAgent, transport: Transport | socket.socket | Pair, **options: Unpack[ServeOptions]) -> None:
+def serve_on(
+    agent: PromptAgent,
+    transport: Transport | socket.socket | Pair,
+    *,
+    on_event: Callable[[Event], None] | None = None,
+    close_grace: float = 2.0,
+    **options: Unpack[AgentOptions],
+) -> None:
     """Serve one client over a transport (see ``connect``) until it has gone.
 
     Args:
@@ -326,34 +286,13 @@ def serve_on(agent: PromptAgent, transport: Transport | socket.socket | Pair, **
     Raises:
         TypeError, LocalProtocolError: an argument is wrong.
     """
-    if found(agent, "prompt") is None:
-        raise TypeError(f"an agent needs a method prompt(turn); {type(agent).__name__} has none")
-    served = {key: name for key, name in SERVED.items() if found(agent, name) is not None}
-    methods = options.get("methods", V1)
-    connection = AgentConnection(
-        nonce=secrets.token_hex(8),
-        limits=options.get("limits"),
-        methods=methods,
-        extensions=options.get("extensions", ()),
-        capabilities=_merged(methods.advertised(served), options.get("capabilities") or {}),
-        info=own_dict(options.get("info")),
-        auth_methods=[dict(method) for method in options.get("auth_methods") or ()],
-    )
-    grace = options.get("close_grace", 2.0)
-    driver = Driver(connection, adapt(transport), Inbox(), on_event=options.get("on_event") or print_failure)
+    connection = agent_connection(secrets.token_hex(8), agent, **options)
+    driver = Driver(connection, adapt(transport), Inbox(), on_event=on_event or print_failure)
     driver.act = Desk(agent, driver, connection).act
     driver.start()
     try:
         driver.join()
-        driver.flush(grace)
-        driver.join_handlers(grace)
+        driver.flush(close_grace)
+        driver.join_handlers(close_grace)
     finally:
         driver.stop("the agent has stopped")
-
-
-def _merged(base: dict[str, object], over: Mapping[str, object]) -> dict[str, object]:
-    result = dict(base)
-    for name, value in over.items():
-        inner = result.get(name)
-        result[name] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, Mapping) else value
-    return result

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
-from .agent import PromptAgent, ServeOptions, serve_on
+from .agent import PromptAgent, serve_on
+
+if TYPE_CHECKING:
+    from acp_core.options import ServeOptions
 
 
 def claim() -> tuple[int, int]:

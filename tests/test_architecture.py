@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from acp_core import V1, ClientConnection
+from acp_core.front import agent_connection
 from acp_core.state import TABLES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,7 +31,7 @@ LAYERS = (
     ("opening",),
     ("reattach",),
     ("client", "agent"),
-    ("inbox", "turns", "settlement", "closing"),
+    ("inbox", "turns", "settlement", "closing", "front"),
     ("host",),
     ("__init__",),
 )
@@ -190,6 +191,7 @@ def test_acp_workspace_has_no_colour(path: Path, package: str) -> None:
     [
         ("OpenOptions", ClientConnection.open_session, {"self", "cwd", "token"}),
         ("PromptOptions", ClientConnection.prompt, {"self", "session", "content", "token"}),
+        ("AgentOptions", agent_connection, {"nonce", "agent"}),
     ],
 )
 def test_options_are_those_of_the_intents(options: str, intent: Callable[..., object], own: set[str]) -> None:
