@@ -30,6 +30,7 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
         "test_flood_of_two_bindings",
         "test_the_least_agent",
         "test_an_agent_needs_prompt",
+        "test_an_option_that_does_not_exist",
         "test_everything_a_turn_can_say",
         "test_permissions_are_asked",
         "test_a_turn_may_ask_the_client",

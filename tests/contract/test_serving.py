@@ -60,6 +60,13 @@ def test_an_agent_needs_prompt(bench: Bench) -> None:
     ours.close()
 
 
+def test_an_option_that_does_not_exist(bench: Bench) -> None:
+    ours, _peer = bench.pair()
+    with pytest.raises(TypeError, match="no_such_option"):
+        bench.binding.serve(Echo(), ours, methods=bench.methods, no_such_option=1)
+    ours.close()
+
+
 def test_everything_a_turn_can_say(bench: Bench) -> None:
     class Talker:
         def prompt(self, turn: Any) -> str:
