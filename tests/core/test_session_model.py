@@ -30,6 +30,7 @@ from acp_core import (
     TailOver,
     TurnEnded,
     TurnFailed,
+    TurnStalled,
     compare_tail,
 )
 from tests.core.helpers import (
@@ -119,6 +120,7 @@ class SessionModel(RuleBasedStateMachine):
         # Turns that have not ended: the latest moment at which each may.
         self.bounds: dict[int, float] = {}
         self.ended: set[int] = set()
+        self.silences: set[tuple[int, float]] = set()
         self.asks: dict[str, str] = {}
         self.replayed: list[str] = []
         self.tail: list[tuple[str, str, bytes]] | None = None
@@ -197,6 +199,12 @@ class SessionModel(RuleBasedStateMachine):
                 assert prompt not in self.ended, "a prompt has settled twice"
                 self.ended.add(prompt)
                 del self.bounds[prompt]
+            case TurnStalled(turn=turn, session=session, since=since, at=at):
+                assert turn.watch is not None
+                assert session.turn is turn
+                assert at - since >= turn.watch.idle_timeout - 1e-6
+                assert (turn.prompt_id, since) not in self.silences, "one silence was told twice"
+                self.silences.add((turn.prompt_id, since))
             case PermissionRequested(request_id=request_id, session_id=str(id)):
                 self.asks[request_id] = id
             case PermissionAnswered(request_id=request_id) | RequestAbandoned(request_id=request_id):
@@ -252,10 +260,15 @@ class SessionModel(RuleBasedStateMachine):
         return [id for id in self.idle("idle") if self.handles[id].turn is None]
 
     @precondition(lambda self: self.alive and self.free())
-    @rule(pick=st.integers(0, 5), deadline=st.sampled_from((1.0, TURN)))
-    def prompt(self, pick: int, deadline: float) -> None:
+    @rule(
+        pick=st.integers(0, 5),
+        deadline=st.sampled_from((1.0, TURN)),
+        silence=st.sampled_from((None, 0.5, 5.0)),
+        on_idle=st.sampled_from(("report", "cancel")),
+    )
+    def prompt(self, pick: int, deadline: float, silence: float | None, on_idle: str) -> None:
         idle = self.free()
-        id = self.conn.prompt(idle[pick % len(idle)], "hi", deadline=deadline)
+        id = self.conn.prompt(idle[pick % len(idle)], "hi", deadline=deadline, idle_timeout=silence, on_idle=on_idle)
         self.bounds[id] = self.now + deadline + CANCEL
         self.pump()
 
