@@ -24,34 +24,19 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "writing-a-binding.md"
 HEADING = "## A whole binding"
 
-# The bodies of the suite that the page's binding does not run: what it has not, and the bodies that need it.
+# The modules of the suite whose bodies the page's binding runs. The others are about what it has not: the agent's side,
+# a workspace and elicitations, going on after a restart.
+MODULES = ("test_cancel", "test_closing", "test_order", "test_pressure", "test_requests", "test_stall")
+# Bodies in them that it does not run: what it has not, and the bodies that need it.
 LEFT_OUT: dict[str, tuple[str, ...]] = {
-    "the agent's side": (
-        "test_flood_of_two_bindings",
-        "test_the_least_agent",
-        "test_an_agent_needs_prompt",
-        "test_an_option_that_does_not_exist",
-        "test_everything_a_turn_can_say",
-        "test_permissions_are_asked",
-        "test_a_turn_may_ask_the_client",
-        "test_what_is_defined_is_advertised_and_served",
-        "test_a_load_sends_its_history_before_the_answer",
-        "test_what_is_not_defined_is_refused",
-        "test_what_prompt_raises_stays_here",
-        "test_a_stop_reason_that_does_not_exist",
-        "test_a_cancelled_turn_answers_cancelled",
-        "test_a_cancel_right_behind_the_prompt",
-        "test_a_cancelled_permission_tells_the_agent",
-        "test_the_end_of_input_ends_serving",
-        "test_turns_of_many_sessions_run_beside_each_other",
-        "test_lines_that_are_no_message_are_survived",
-    ),
+    "the agent's side": ("test_flood_of_two_bindings",),
     "what a session says between turns": (
         "test_close_settles_every_waiter",
         "test_an_answer_comes_after_the_updates_before_it",
         "test_what_the_agent_says_ahead_of_the_session_id_is_kept",
         "test_replay_goes_to_the_session",
         "test_events_of_a_session_end_with_the_connection",
+        "test_the_origins_that_end_a_cycle_are_an_argument",
         "test_idle_metadata_keeps_only_its_latest_state",
     ),
     "arguments that are checked and guarded": (
@@ -59,20 +44,6 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
         "test_an_exception_of_on_event_is_contained",
         "test_what_a_policy_wants_asked_is_denied",
         "test_permissions_are_required",
-    ),
-    "workspace= and elicitation=": (
-        "test_what_a_workspace_serves_is_advertised",
-        "test_files_of_a_workspace",
-        "test_a_terminal_from_create_to_release",
-        "test_wait_for_exit_holds_up_nobody",
-        "test_a_terminal_starts_in_the_sessions_directory",
-        "test_params_of_a_workspace_are_checked",
-        "test_the_end_of_the_connection_ends_the_commands",
-        "test_an_agent_that_vanishes_leaves_no_command",
-        "test_elicitations_are_answered",
-        "test_an_elicitation_mode_without_a_callback_is_refused",
-        "test_what_an_elicitation_callback_raises_stays_here",
-        "test_an_elicitation_mode_that_does_not_exist",
     ),
     "text() of a turn, which cancels it": ("test_a_cancelled_text_cancels_the_turn",),
     "ConnectionClosed for an intent that comes too late": ("test_the_end_of_input_settles_every_waiter",),
