@@ -65,7 +65,7 @@ async def serve_on(
     """Serve one client over a transport, as ``connect`` takes it, until its input ends.
 
     Args:
-        limits, methods, extensions, info, auth_methods: as ``AgentConnection``.
+        limits, methods, extensions, codec, info, auth_methods: as ``AgentConnection``.
         capabilities: merged over those that follow from the methods ``agent`` defines.
         on_event: told, in order, every event that nothing else consumes. Without it a HandlerFailed is printed to
             stderr.

@@ -76,6 +76,7 @@ class ConnectOptions(TypedDict, total=False):
     limits: Limits | None
     methods: MethodTable
     extensions: Sequence[str]
+    codec: Callable[[str], object] | None
     on_event: Callable[[Event], None] | None
     close_grace: float | Grace
     pause_at: int
@@ -147,7 +148,7 @@ async def connect(
         elicitation: who asks the user for input: mode (``"form"``, ``"url"``) to a function, plain or async, of the
             ElicitationRequested that returns what ``acp_core.elicitation_result`` takes. The modes are advertised.
         workspace: files and terminals of this machine to serve; for this connection only, whose end ends its commands.
-        limits, methods, extensions: as ``ClientConnection``.
+        limits, methods, extensions, codec: as ``ClientConnection``.
         on_event: told, in order, every event that nothing else consumes.
         close_grace: how long each wait of closing may take: a Grace, or seconds for all of them.
         pause_at, full_at: bytes of unread updates at which reading pauses while nobody waits for an answer, and at
@@ -197,6 +198,7 @@ class Agent:
         limits: Limits | None = None,
         methods: MethodTable = V1,
         extensions: Sequence[str] = (),
+        codec: Callable[[str], object] | None = None,
         on_event: Callable[[Event], None] | None = None,
         close_grace: float | Grace | None = None,
         pause_at: int = 1 * MIB,
@@ -226,6 +228,7 @@ class Agent:
             capabilities=capabilities if capabilities is not None else derived,
             info=info,
             permissions=self._policy,
+            codec=codec,
             cycle_origins=cycle_origins,
             restore=dict(restore) if restore is not None else None,
         )

@@ -175,7 +175,7 @@ class Link:
         """Route every event, wake who has work now, publish the deadline. It runs no code of the owner."""
         connection = self.connection
         inbox = self.inbox
-        while (event := connection.next_event()) is not None:
+        for event in connection.events():
             rest = inbox.route(event)
             if rest is None:
                 if isinstance(event, PermissionAnswered):

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         limits: Limits | None
         methods: MethodTable
         extensions: Iterable[str]
+        codec: Callable[[str], object] | None
         info: Mapping[str, object] | None
         capabilities: Mapping[str, object] | None
         auth_methods: Sequence[Mapping[str, object]] | None

@@ -278,7 +278,7 @@ def serve_on(
         capabilities: the ``agentCapabilities``, merged over those that follow from the methods of ``agent``.
         info: name, title and version of this agent.
         auth_methods: the ways to log in, as on the wire.
-        limits, methods, extensions: as ``AgentConnection``.
+        limits, methods, extensions, codec: as ``AgentConnection``.
         on_event: gets every event that nothing else uses, in a thread of its own. Without it, tracebacks of the
             agent's methods go to stderr.
         close_grace: how long output and running methods may take when the client has gone, in seconds.

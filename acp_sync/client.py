@@ -75,6 +75,7 @@ class ConnectOptions(TypedDict, total=False):
     limits: Limits | None
     methods: MethodTable
     extensions: Iterable[str]
+    codec: Callable[[str], object] | None
     on_event: Callable[[Event], None] | None
     close_grace: float | Grace
     pause_at: int
@@ -355,6 +356,7 @@ class Agent:
         limits: Limits | None = None,
         methods: MethodTable = V1,
         extensions: Iterable[str] = (),
+        codec: Callable[[str], object] | None = None,
         on_event: Callable[[Event], None] | None = None,
         close_grace: float | Grace | None = None,
         pause_at: int = MIB,
@@ -385,6 +387,7 @@ class Agent:
             capabilities=dict(capabilities) if capabilities is not None else derived,
             info=own_dict(info),
             permissions=policy,
+            codec=codec,
             cycle_origins=cycle_origins,
             restore=own_dict(restore),
         )
@@ -677,7 +680,7 @@ def connect(
         elicitation: who asks the user for input: mode (``"form"``, ``"url"``) to a callable that gets the
             ElicitationRequested and returns what ``acp_core.elicitation_result`` takes. The modes are advertised.
         workspace: files and terminals of this machine to serve; for this connection only, whose end ends its commands.
-        limits, methods, extensions: as ``ClientConnection``.
+        limits, methods, extensions, codec: as ``ClientConnection``.
         on_event: gets every event that nothing else uses, in order, in a thread of its own.
         close_grace: how long each wait of ``close`` may take: a Grace, or seconds for all of them.
         pause_at, full_at: bytes of unread events at which reading pauses, without and with somebody who waits for an

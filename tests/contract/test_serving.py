@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -65,6 +67,22 @@ def test_an_option_that_does_not_exist(bench: Bench) -> None:
     with pytest.raises(TypeError, match="no_such_option"):
         bench.binding.serve(Echo(), ours, methods=bench.methods, no_such_option=1)
     ours.close()
+
+
+def test_a_codec_by_choice_reads_at_both_ends(bench: Bench) -> None:
+    read: dict[str, int] = {"client": 0, "agent": 0}
+
+    def counting(end: str) -> Callable[[str], object]:
+        def loads(text: str) -> object:
+            read[end] += 1
+            return json.loads(text)
+
+        return loads
+
+    agent = bench.both(Echo(), codec=counting("client"), serve_options={"codec": counting("agent")})
+    assert agent.open_session("/tmp").prompt("hi").text() == "you said: hi"
+    # initialize, session/new and the prompt one way; their answers and the update the other.
+    assert read == {"client": 4, "agent": 3}
 
 
 def test_everything_a_turn_can_say(bench: Bench) -> None:
