@@ -431,10 +431,11 @@ class AgentConnection(Connection):
             LocalProtocolError: the session is not open, it is being resumed, the kind is unknown, or nothing can be
                 written.
         """
-        if session.__class__ is ServedSession and offset is None and snapshot is None and delta.__class__ is str:
+        known = self._sessions.get(session) if type(session) is str else session
+        if type(known) is ServedSession and offset is None and snapshot is None and type(delta) is str:
             # The next piece of the same text, as it comes by the thousand: everything was checked with the one before.
-            if session.chunk is not None and delta and self._state == OPEN:
-                owner, kind_before, id_before, prefix, tail, stream, ledger = session.chunk
+            if known.chunk is not None and delta and self._state == OPEN:
+                owner, kind_before, id_before, prefix, tail, stream, ledger = known.chunk
                 if message_id == id_before and kind == kind_before and owner is self:
                     line = f"{prefix}{encode_basestring_ascii(delta)}{tail}".encode("ascii")
                     size = len(line)
@@ -1012,18 +1013,24 @@ class AgentConnection(Connection):
         """The beginning of every chunk of a kind: encoding it once makes a chunk cost a fifth."""
         if kind not in TEXT_KINDS:
             local("update.text_kind", f"kind is {clip(kind)}; it is one of {', '.join(TEXT_KINDS)}")
-        wire = codec.encode_str(self.methods.wire("session_update"))
-        session_id = codec.encode_str(session.session_id or "")
         prefix = session.prefixes[kind] = (
-            f'{{"jsonrpc":"2.0","method":{wire},"params":{{"sessionId":{session_id},"update":'
-            f'{{"sessionUpdate":"{TEXT_KINDS[kind]}","content":{{"type":"text","text":'
+            f'{self._update_prefix(session)}{{"sessionUpdate":"{TEXT_KINDS[kind]}","content":{{"type":"text","text":'
         )
         return prefix
 
+    def _update_prefix(self, session: ServedSession) -> str:
+        """The beginning of every update of a session, up to the update itself."""
+        prefix = session.prefixes.get("")
+        if prefix is None:
+            wire = codec.encode_str(self.methods.wire("session_update"))
+            session_id = codec.encode_str(session.session_id or "")
+            prefix = session.prefixes[""] = (
+                f'{{"jsonrpc":"2.0","method":{wire},"params":{{"sessionId":{session_id},"update":'
+            )
+        return prefix
+
     def _send_update(self, session: ServedSession, update: str) -> None:
-        row = self.methods["session_update"]
-        params = f'{{"sessionId":{codec.encode_str(session.session_id or "")},"update":{update}}}'
-        line = codec.notification_line(row.wire, params)
+        line = f"{self._update_prefix(session)}{update}}}}}\n".encode("ascii")
         self._check_room(len(line))
         self._queue(line)
 

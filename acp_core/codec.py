@@ -526,7 +526,7 @@ def encode(value: object, what: str, max_depth: int) -> str:
             rule="json.encode",
         ) from None
     # Two levels are left for the envelope around it.
-    if is_deep(text, max_depth - 2) and _deeper_than(value, max_depth - 2):
+    if len(text) > 2 * max_depth and is_deep(text, max_depth - 2) and _deeper_than(value, max_depth - 2):
         raise LocalProtocolError(
             f"{what} nests deeper than {max_depth - 2} levels; flatten it or raise Limits.max_depth on both sides",
             rule="json.depth",

@@ -1302,11 +1302,12 @@ class PermissionRequested(RequestReceived):
 
 def permission_options(params: JsonObject) -> tuple[PermissionOption, ...]:
     """The options of a permission request which have an id, in the order offered."""
-    return tuple(
-        PermissionOption(option_id, get_str(item, "name") or option_id, get_str(item, "kind") or "")
-        for item in get_objects(params, "options")
-        if (option_id := get_str(item, "optionId")) is not None
-    )
+    options = []
+    for item in get_objects(params, "options"):
+        option_id = item.get("optionId")
+        if type(option_id) is str:
+            options.append(PermissionOption(option_id, get_str(item, "name") or option_id, get_str(item, "kind") or ""))
+    return tuple(options)
 
 
 class PermissionAnswered(SessionEvent):
