@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from acp_core.inbox import Channel
     from acp_core.options import OpenOptions, PromptOptions
     from acp_core.schema import Notification, Request
-    from acp_workspace import Workspace
+    from acp_sync.workspace import Workspace
 
     from .handlers import Elicit, Handler
 

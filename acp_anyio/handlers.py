@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from acp_core import RequestReceived
     from acp_core.elicitation import Answer
-    from acp_workspace import Workspace
+    from acp_sync.workspace import Workspace
 
     Result: TypeAlias = "Mapping[str, object] | None"
     Handler: TypeAlias = "Callable[[RequestReceived], Awaitable[Result] | Result]"

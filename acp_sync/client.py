@@ -53,9 +53,9 @@ from .transport import Pair, Transport, adapt
 if TYPE_CHECKING:
     from acp_core.options import OpenOptions, PromptOptions
     from acp_core.schema import Notification, Request
-    from acp_workspace import Workspace
 
     from .process import Process
+    from .workspace import Workspace
 
 # Nobody waits for long when nobody has closed.
 LEFT = Grace(exit=0.2, terminate=0.2, drain=0.2)

@@ -12,7 +12,7 @@ import pytest
 
 from acp_core import ElicitationRequested, LocalProtocolError, RequestReceived
 from acp_core.inbox import HandlerFailed
-from acp_workspace import Workspace
+from acp_sync.workspace import Workspace
 from tests.contract.harness import Bench, Peer, get, wait_until
 
 if TYPE_CHECKING:

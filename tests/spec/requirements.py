@@ -299,7 +299,7 @@ REQUIREMENTS = (
         "Broken additional directories are refused, never dropped.",
         "agent",
     ),
-    kept(69, "both", "MUST", "Where limits to roots are claimed, they hold against links.", "acp_workspace"),
+    kept(69, "both", "MUST", "Where limits to roots are claimed, they hold against links.", "acp_sync.workspace"),
     kept(70, "agent", "MUST", "Requests without additional directories stay valid.", "agent"),
     # Cancellation
     kept(
@@ -383,11 +383,11 @@ REQUIREMENTS = (
         draft=True,
     ),
     # Client file system and terminals
-    kept(99, "client", "MUST", "Writing a file that is missing creates it.", "acp_workspace"),
+    kept(99, "client", "MUST", "Writing a file that is missing creates it.", "acp_sync.workspace"),
     kept(
         100, "client", "MUST",
         "Terminal output is cut at its start, at a character boundary, to the limit.",
-        "acp_workspace",
+        "acp_sync.workspace",
     ),
     beyond(
         101, "agent", "MUST",
@@ -402,7 +402,7 @@ REQUIREMENTS = (
     kept(
         103, "client", "is",
         "Creating a terminal answers at once; killing keeps the id, releasing ends it.",
-        "acp_workspace",
+        "acp_sync.workspace",
     ),
     # Config options, modes, commands
     kept(

@@ -12,8 +12,8 @@ import pytest
 
 from acp_core import LocalProtocolError, RequestError
 from acp_core.errors import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND
-from acp_workspace import Terminals
-from acp_workspace.terminals import Output, Terminal, exit_status
+from acp_sync.workspace import Terminals
+from acp_sync.workspace.terminals import Output, Terminal, exit_status
 from tests.spec.requirements import requirement
 
 LIMIT = 20.0

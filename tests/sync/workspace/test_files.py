@@ -11,7 +11,7 @@ import pytest
 
 from acp_core import LocalProtocolError, RequestError
 from acp_core.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
-from acp_workspace import Files, files
+from acp_sync.workspace import Files, files
 from tests.spec.requirements import requirement
 
 SECRET = "outside"
