@@ -148,7 +148,7 @@ DISABLINGS = (
     ),
     Disabling("C11", "acp_core/usage.py", ' if method_key == "session_prompt" else GENERIC', ""),
     # C12: the owner's identity
-    Disabling("C12", CLIENT, "        turn = Turn(0, identity, token)\n", "        turn = Turn(0, None, token)\n"),
+    Disabling("C12", CLIENT, "turn = Turn(0, identity, token, ", "turn = Turn(0, None, token, "),
     Disabling("C12", CONNECTION, "        event.turn = request.turn\n", ""),
     Disabling(
         "C12",

@@ -18,7 +18,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.spec.requirements import REQUIREMENTS, marked_tests
 from tests.tools.disable_rules import TIMEOUT, Disabling, copy_to, misplaced
 
-NEEDED = ("acp_core", "tests/core", "tests/spec", "tests/tools", "tests/corpus", "pyproject.toml")
+NEEDED = (
+    *("acp_core", "acp_sync", "tests/core", "tests/spec", "tests/sync/workspace", "tests/tools", "tests/corpus"),
+    "pyproject.toml",
+)
 # Rules that are shown with processes, not with the core alone.
 IN_PROCESSES = {4, 6, 7, 8}
 
@@ -32,6 +35,8 @@ OPENING = "acp_core/opening.py"
 TABLE = "acp_core/schema/v1_table.py"
 TRANSCRIPT = "acp_core/transcript.py"
 VALIDATION = "acp_core/schema/validation.py"
+FILES = "acp_sync/workspace/files.py"
+TERMINALS = "acp_sync/workspace/terminals.py"
 
 DISABLINGS = (
     Disabling("1", CODEC, '            fault = Reject(MALFORMED, "utf8",', '            _ = Reject(MALFORMED, "utf8",'),
@@ -244,6 +249,12 @@ DISABLINGS = (
         '            self._set_list("plan", [*(self.plan or []), *(update.get("entries") or [])])\n',
     ),
     Disabling("97", TRANSCRIPT, '            if entry.stop_reason == "refusal":\n', "            if False:\n"),
+    Disabling("69", FILES, "                    if len(walked) == 1:\n", "                    if False:\n"),
+    Disabling("99", FILES, "missing = parents and", "missing = False and"),
+    Disabling("100", TERMINALS, "del self._kept[: len(self._kept) - self.limit]", "del self._kept[self.limit :]"),
+    Disabling(
+        "103", TERMINALS, "self._terminals.pop((session_id, terminal_id))", "self._terminals[session_id, terminal_id]"
+    ),
     Disabling("104", AGENT, '            if option.get("currentValue") is None:\n', "            if False:\n"),
     Disabling("105", "acp_core/sessions.py", '    if option.get("type", "select") != "select":\n', "    if False:\n"),
     Disabling("108", CLIENT, "        if mode_id not in offered:\n", "        if False:\n"),
@@ -300,7 +311,9 @@ def without_a_line() -> list[int]:
 
 def ids_of(rule: str) -> list[str]:
     """The ids of the tests that are marked with a rule and need no binding."""
-    return [f"tests/{name}" for name in marked_tests()[int(rule)] if name.startswith(("core/", "spec/"))]
+    return [
+        f"tests/{name}" for name in marked_tests()[int(rule)] if name.startswith(("core/", "spec/", "sync/workspace/"))
+    ]
 
 
 def run(tests: list[str], disabling: Disabling | None) -> tuple[int, str]:
