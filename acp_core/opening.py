@@ -20,7 +20,7 @@ from .errors import (
     local,
 )
 from .events import get_object, get_objects, get_str
-from .methods import CLIENT, V1, Gate, Method, MethodTable
+from .methods import CLIENT, Gate, Method
 from .replay import Replay
 from .requests import OwnRequest, Settlement
 from .sessions import Plan, Session
@@ -29,10 +29,11 @@ from .state import CLOSED, CONNECTION, FENCED, NEW, OPEN, OVERDUE, allows, move
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Unpack
 
     from .connection import JsonObject
-    from .limits import Limits
+    from .options import ConnectionOptions
     from .sessions import Turn
 
 MCP_GATES = {"http": Gate("bool", "mcpCapabilities", "http"), "sse": Gate("bool", "mcpCapabilities", "sse")}
@@ -52,19 +53,12 @@ class OpeningClient(Connection):
     def __init__(
         self,
         *,
-        nonce: str,
-        limits: Limits | None = None,
-        methods: MethodTable = V1,
-        extensions: Iterable[str] = (),
-        tail: bool = False,
-        codec: Callable[[str], object] | None = None,
         capabilities: Mapping[str, object] | None = None,
         info: Mapping[str, object] | None = None,
+        **options: Unpack[ConnectionOptions],
     ) -> None:
-        super().__init__(
-            CLIENT, nonce=nonce, limits=limits, methods=methods, extensions=extensions, tail=tail, codec=codec
-        )
-        params: dict[str, object] = {"protocolVersion": methods.version, "clientCapabilities": {}}
+        super().__init__(CLIENT, **options)
+        params: dict[str, object] = {"protocolVersion": self.methods.version, "clientCapabilities": {}}
         for name, value in (("clientCapabilities", capabilities), ("clientInfo", info)):
             if value is not None:
                 check_type(name, value, dict, "a dict")

@@ -5,11 +5,27 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import TypedDict
+    from typing import Required, TypedDict
 
     from .events import Event
     from .limits import Limits
     from .methods import MethodTable
+
+    class ConnectionOptions(TypedDict, total=False):
+        """What ``Connection`` takes besides its role."""
+
+        nonce: Required[str]
+        limits: Limits | None
+        methods: MethodTable
+        extensions: Iterable[str]
+        tail: bool
+        codec: Callable[[str], object] | None
+
+    class HandshakeOptions(ConnectionOptions, total=False):
+        """What ``OpeningClient`` takes."""
+
+        capabilities: Mapping[str, object] | None
+        info: Mapping[str, object] | None
 
     class OpenOptions(TypedDict, total=False):
         """What ``ClientConnection.open_session`` takes besides the working directory and the token."""

@@ -7,7 +7,7 @@ from . import codec, events
 from .attach import FORMAT, Collected, Snapshot, Tail, fingerprint, first_id_after
 from .errors import check_type, clip, local
 from .events import get_object, get_str
-from .methods import CLIENT, V1, Method, MethodTable
+from .methods import CLIENT, Method
 from .opening import OpeningClient
 from .permissions import QUESTIONS
 from .replay import Replay
@@ -17,39 +17,19 @@ from .state import CLOSED, CONNECTION, IDLE, NEW, OPENING, QUEUED, REQUEST, WAIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
+    from typing import Unpack
 
     from .connection import JsonObject
-    from .limits import Limits
+    from .options import HandshakeOptions
     from .timers import Timer
 
 
 class ReattachingClient(OpeningClient):
     """A client that can attach to what an earlier owner left. Arguments: as ``ClientConnection``."""
 
-    def __init__(
-        self,
-        *,
-        nonce: str,
-        limits: Limits | None = None,
-        methods: MethodTable = V1,
-        extensions: Iterable[str] = (),
-        tail: bool = False,
-        codec: Callable[[str], object] | None = None,
-        capabilities: Mapping[str, object] | None = None,
-        info: Mapping[str, object] | None = None,
-        restore: Mapping[str, object] | None = None,
-    ) -> None:
-        super().__init__(
-            nonce=nonce,
-            limits=limits,
-            methods=methods,
-            extensions=extensions,
-            tail=tail,
-            codec=codec,
-            capabilities=capabilities,
-            info=info,
-        )
+    def __init__(self, *, restore: Mapping[str, object] | None = None, **options: Unpack[HandshakeOptions]) -> None:
+        super().__init__(**options)
         self._window: Tail | None = None
         self._restored: dict[str, JsonObject] = {}
         if restore is not None:

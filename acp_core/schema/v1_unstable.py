@@ -811,6 +811,7 @@ if TYPE_CHECKING:
     @overload
     def read(key: Literal["cancel_request", "$/cancel_request"], value: object) -> View[CancelRequestNotification]: ...
     def read(key: str, value: object) -> tuple[object, tuple[Skipped, ...]]:
+        # For type checkers; what runs is the function below.
         raise NotImplementedError
 
     @overload
@@ -898,6 +899,7 @@ if TYPE_CHECKING:
         key: Literal["elicitation_create", "elicitation/create"], value: object
     ) -> View[CreateElicitationResponse]: ...
     def read_result(key: str, value: object) -> tuple[object, tuple[Skipped, ...]]:
+        # For type checkers; what runs is the function below.
         raise NotImplementedError
 else:
 

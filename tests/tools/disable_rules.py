@@ -540,18 +540,21 @@ def copy_to(target: Path, needed: Sequence[str] = NEEDED) -> None:
 
 def run_tests(checkout: Path, rule: str, tests: Sequence[str] = (TESTS,)) -> tuple[int, str]:
     """Run a rule's tests, or all of them for "": pytest's exit code, and the last line it printed."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider"]
+    chosen = [*tests]
     if rule:
         # Only the files that have a test of this name: collecting costs more than running it.
         files = [path for name in tests for path in sorted((checkout / name).rglob("test_*.py")) or [checkout / name]]
         name = f"test_{rule}_"
-        command += [str(path) for path in files if f"def {name}" in path.read_text(encoding="utf-8")] + ["-k", name]
-    else:
-        command += tests
+        chosen = [str(path) for path in files if f"def {name}" in path.read_text(encoding="utf-8")] + ["-k", name]
+    # All of them together take longer than one that hangs may.
+    return run_pytest(checkout, chosen, TIMEOUT if rule else 5 * TIMEOUT)
+
+
+def run_pytest(checkout: Path, tests: Sequence[str], limit: float) -> tuple[int, str]:
+    """Run these tests there, for ``limit`` seconds at most: pytest's exit code, and the last line it printed."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     environment.pop("PYTHONPATH", None)
-    # All of them together take longer than one that hangs may.
-    limit = TIMEOUT if rule else 5 * TIMEOUT
     try:
         done = subprocess.run(
             command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=limit, check=False

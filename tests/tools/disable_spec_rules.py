@@ -6,8 +6,6 @@ which is marked with it fails.
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.spec.requirements import REQUIREMENTS, marked_tests
-from tests.tools.disable_rules import TIMEOUT, Disabling, copy_to, misplaced
+from tests.tools.disable_rules import TIMEOUT, Disabling, copy_to, misplaced, run_pytest
 
 NEEDED = (
     *("acp_core", "acp_sync", "tests/core", "tests/spec", "tests/sync/workspace", "tests/tools", "tests/corpus"),
@@ -75,7 +73,7 @@ DISABLINGS = (
         "        if value is False:\n            return None\n        if isinstance(value, str) and 0",
     ),
     Disabling("20", AGENT, "            if name in self._urls:\n", "            if False:\n"),
-    Disabling("24", OPENING, '{"protocolVersion": methods.version, "client', '{"protocolVersion": 2, "client'),
+    Disabling("24", OPENING, '{"protocolVersion": self.methods.version, "client', '{"protocolVersion": 2, "client'),
     Disabling(
         "25",
         OPENING,
@@ -318,9 +316,6 @@ def ids_of(rule: str) -> list[str]:
 
 def run(tests: list[str], disabling: Disabling | None) -> tuple[int, str]:
     """Run tests in a copy, with a line disabled: pytest's exit code, and the last line it printed."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    environment.pop("PYTHONPATH", None)
     with tempfile.TemporaryDirectory() as directory:
         checkout = Path(directory)
         copy_to(checkout, NEEDED)
@@ -328,14 +323,7 @@ def run(tests: list[str], disabling: Disabling | None) -> tuple[int, str]:
             path = checkout / disabling.file
             text = path.read_text(encoding="utf-8")
             path.write_text(text.replace(disabling.old, disabling.new), encoding="utf-8")
-        try:
-            done = subprocess.run(
-                command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return 1, f"still running after {TIMEOUT:.0f} s"
-    lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    return done.returncode, lines[-1] if lines else ""
+        return run_pytest(checkout, tests, TIMEOUT)
 
 
 def main(chosen: list[str]) -> int:

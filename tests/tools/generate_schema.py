@@ -357,6 +357,7 @@ def readers(declared: Declarations) -> str:
             )
         lines += [
             f"    def {function}(key: str, value: object) -> tuple[object, tuple[Skipped, ...]]:",
+            "        # For type checkers; what runs is the function below.",
             "        raise NotImplementedError",
             "",
         ]
