@@ -30,7 +30,8 @@ def elicits(modes: Mapping[str, Elicit]) -> Handler:
     async def handle(event: RequestReceived) -> Result:
         assert isinstance(event, ElicitationRequested)
         found = modes[event.mode](event)
-        return elicitation_result(await found if inspect.isawaitable(found) else found)
+        answer = await found if inspect.isawaitable(found) else found
+        return elicitation_result(answer, event.requested_schema)
 
     return handle
 

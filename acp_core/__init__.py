@@ -5,7 +5,7 @@ in ``acp_core.schema``, the kit for tests in ``acp_core.testing``.
 """
 
 from .connection import Connection
-from .elicitation import elicitation_capabilities, elicitation_result
+from .elicitation import elicitation_capabilities, elicitation_problems, elicitation_result
 from .errors import (
     ACPError,
     AgentExited,
@@ -266,6 +266,7 @@ __all__ = (
     "classify_error",
     "compare_tail",
     "elicitation_capabilities",
+    "elicitation_problems",
     "elicitation_result",
     "turn_usage",
 )

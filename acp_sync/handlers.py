@@ -15,6 +15,6 @@ def elicits(modes: Mapping[str, Elicit]) -> Handler:
 
     def handle(event: RequestReceived) -> Mapping[str, object]:
         assert isinstance(event, ElicitationRequested)
-        return elicitation_result(modes[event.mode](event))
+        return elicitation_result(modes[event.mode](event), event.requested_schema)
 
     return handle

@@ -199,6 +199,18 @@ def test_elicitations_are_answered(bench: Bench) -> None:
     assert ask(peer, "elicitation_create", **url)["result"] == {"action": "accept"}
 
 
+def test_content_that_does_not_fit_the_form_is_not_sent(bench: Bench) -> None:
+    _agent, _session, peer = bench.session(elicitation={"form": lambda request: {"age": "old"}})
+    schema = {"type": "object", "properties": {"age": {"type": "integer"}}}
+    answer = ask(peer, "elicitation_create", mode="form", message="Age?", requestedSchema=schema)
+    assert answer["error"]["code"] == -32603
+    assert "old" not in str(answer)
+    failed = bench.wait_seen(HandlerFailed)[0]
+    assert isinstance(failed, HandlerFailed)
+    assert isinstance(failed.exception, LocalProtocolError)
+    assert failed.exception.rule == "elicitation.content"
+
+
 def test_an_elicitation_mode_without_a_callback_is_refused(bench: Bench) -> None:
     _agent, _session, peer = bench.session(elicitation={"form": lambda request: True})
     for mode in ("url", "telepathy", None):

@@ -456,10 +456,10 @@ REQUIREMENTS = (
         "events",
         "schema.validation",
     ),
-    beyond(
+    kept(
         112, "both", "SHOULD",
         "Answers are checked against the form on both sides.",
-        "the form is shown and checked by the client's program",
+        "elicitation",
     ),
     beyond(113, "agent", "MUST", "Secrets are never asked for in a form.", "the library cannot tell a secret"),
     beyond(

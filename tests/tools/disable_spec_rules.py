@@ -27,6 +27,7 @@ AGENT = "acp_core/agent.py"
 CLIENT = "acp_core/client.py"
 CODEC = "acp_core/codec.py"
 CONNECTION = "acp_core/connection.py"
+ELICITATION = "acp_core/elicitation.py"
 ERRORS = "acp_core/errors.py"
 METHODS = "acp_core/methods.py"
 OPENING = "acp_core/opening.py"
@@ -266,6 +267,7 @@ DISABLINGS = (
         "110", AGENT, '            if not isinstance(params.get("requestId"), (int, str)):\n', "            if False:\n"
     ),
     Disabling("111", AGENT, '                or not isinstance(form.get("properties"), dict)\n', ""),
+    Disabling("112", ELICITATION, "    if problems:\n", "    if False:\n"),
     Disabling("115", AGENT, 'result.get("action") == "accept")', 'result.get("action") == "never")'),
     Disabling(
         "116", AGENT, '            self._urls.pop(str(params.get("elicitationId")), None)\n', "            pass\n"
