@@ -8,11 +8,13 @@ from acp_core.inbox import HandlerFailed
 
 from .agent import AgentSession, AgentTurn, PromptAgent, serve, serve_on
 from .client import Agent, Session, Turn, connect, open_agent
+from .stdio import DescriptorStream
 
 __all__ = (
     "Agent",
     "AgentSession",
     "AgentTurn",
+    "DescriptorStream",
     "HandlerFailed",
     "PromptAgent",
     "Session",

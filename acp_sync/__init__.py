@@ -11,12 +11,13 @@ from .agent import AgentSession, AgentTurn, PromptAgent, serve_on
 from .client import Agent, Session, Turn, connect
 from .process import open_agent
 from .stdio import serve
-from .transport import Transport
+from .transport import MessageTransport, Transport
 
 __all__ = (
     "Agent",
     "AgentSession",
     "AgentTurn",
+    "MessageTransport",
     "PromptAgent",
     "Session",
     "Transport",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import socket
 import sys
 import threading
 import traceback
@@ -32,7 +31,7 @@ from acp_core.inbox import Inbox
 
 from .client import settled
 from .connection import Driver, Waiter
-from .transport import Pair, Transport, adapt
+from .transport import Connectable, adapt
 
 if TYPE_CHECKING:
     from acp_core.options import AgentOptions
@@ -265,7 +264,7 @@ def _no_opinion(request: RequestReceived) -> None:
 
 def serve_on(
     agent: PromptAgent,
-    transport: Transport | socket.socket | Pair,
+    transport: Connectable,
     *,
     on_event: Callable[[Event], None] | None = None,
     close_grace: float = 2.0,

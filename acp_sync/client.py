@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import socket
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -48,7 +47,7 @@ from acp_core.state import STEP_DONE
 from .closing import Closer
 from .connection import Driver, Waiter
 from .handlers import Elicit, Handler, elicits
-from .transport import Pair, Transport, adapt
+from .transport import Connectable, adapt
 
 if TYPE_CHECKING:
     from acp_core.options import OpenOptions, PromptOptions
@@ -345,7 +344,7 @@ class Agent:
 
     def __init__(
         self,
-        transport: Transport | socket.socket | Pair,
+        transport: Connectable,
         *,
         permissions: Policy | Ask,
         capabilities: Mapping[str, object] | None = None,
@@ -662,14 +661,12 @@ class Agent:
                 self._finalizer.detach()
 
 
-def connect(
-    transport: Transport | socket.socket | Pair, *, permissions: Policy | Ask, **options: Unpack[ConnectOptions]
-) -> Agent:
+def connect(transport: Connectable, *, permissions: Policy | Ask, **options: Unpack[ConnectOptions]) -> Agent:
     """Talk to an agent over a transport that is there already. It is owned from now on.
 
     Args:
-        transport: a socket, a pair (reader, writer) of binary files or descriptors, or an object with ``receive``,
-            ``send`` and ``close`` (see ``Transport``). Files are read by their descriptor: nothing may be buffered.
+        transport: a socket, a pair (reader, writer) of binary files or descriptors, a ``Transport``, or a
+            ``MessageTransport``. Files are read by their descriptor: nothing may be buffered. See docs/transports.md.
         permissions: a Policy, or a callable that gets a PermissionRequested and returns one of its options, an option
             id, or None for cancelled. It runs in a thread of its own. A policy that says ask denies.
         capabilities: the ``clientCapabilities``; without it they are derived from ``handlers``.

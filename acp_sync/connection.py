@@ -28,7 +28,7 @@ from acp_core.events import ConnectionOver, Event, RequestReceived, WriteFailed
 from acp_core.inbox import Channel, HandlerFailed, Inbox
 from acp_core.state import OVER
 
-from .transport import Transport
+from .transport import Messages, Transport
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -96,7 +96,7 @@ class Driver:
     def __init__(
         self,
         connection: Connection,
-        transport: Transport,
+        transport: Transport | Messages,
         inbox: Inbox,
         *,
         on_event: Callable[[Event], None] | None,
@@ -105,6 +105,7 @@ class Driver:
     ) -> None:
         self.connection = connection
         self.transport = transport
+        self._keeps_boundaries = isinstance(transport, Messages)
         self.inbox = inbox
         self.act: Callable[[Event], bool] = lambda event: False
         self.closing = False
@@ -344,12 +345,17 @@ class Driver:
                 self.call(connection.abort, f"reading failed: {why}")
                 return
             self.call(self._received, data, due)
-            if not data:
+            if data is None or (not data and not self._keeps_boundaries):
                 return
 
-    def _received(self, data: bytes, due: bool) -> None:
+    def _received(self, data: str | bytes | None, due: bool) -> None:
         self._reading = False
-        self.connection.receive_data(data, monotonic())
+        if data is None:
+            self.connection.receive_eof(monotonic())
+        elif isinstance(data, str) or self._keeps_boundaries:
+            self.connection.receive_message(data, monotonic())
+        else:
+            self.connection.receive_data(data, monotonic())
         if due:
             self.connection.handle_timeout(monotonic())
 

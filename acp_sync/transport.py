@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import IO, Protocol, TypeAlias
+from typing import IO, Protocol, TypeAlias, runtime_checkable
 
 READ_SIZE = 256 * 1024
 # A write of so much does not block after poll() said there is room, whatever the mode of the descriptor.
@@ -17,6 +17,7 @@ PIPE_BUF = getattr(select, "PIPE_BUF", 512)
 POLLS = hasattr(select, "poll")
 
 
+@runtime_checkable
 class Transport(Protocol):
     """What a connection needs. ``close`` makes a blocked ``receive`` or ``send`` of another thread come back.
 
@@ -34,7 +35,23 @@ class Transport(Protocol):
         """Let go of everything. A second call does nothing."""
 
 
+@runtime_checkable
+class MessageTransport(Protocol):
+    """What a connection needs of a transport that keeps message boundaries, such as a WebSocket: one JSON object a
+    message, without a line end. ``wake`` and ``close_output`` are as for ``Transport``."""
+
+    def receive_message(self, timeout: float | None) -> str | bytes | None:
+        """The next message, None at the end. TimeoutError after ``timeout`` seconds; OSError when it is broken."""
+
+    def send_message(self, message: bytes) -> None:
+        """Send one message. OSError when that cannot be done."""
+
+    def close(self) -> None:
+        """As ``Transport.close``."""
+
+
 Pair: TypeAlias = "tuple[int | IO[bytes], int | IO[bytes]]"
+Connectable: TypeAlias = "Transport | MessageTransport | socket.socket | Pair"
 
 
 class PollTransport:
@@ -246,11 +263,31 @@ class StreamTransport:
                     return
 
 
-def adapt(transport: Transport | socket.socket | Pair) -> Transport:
-    """A Transport for what a caller may give. Sockets and streams are owned from now on.
+class Messages:
+    """Cuts what is written into the messages of a MessageTransport, and hands over each that comes as it is."""
+
+    def __init__(self, transport: MessageTransport) -> None:
+        self.receive = transport.receive_message
+        self.close = transport.close
+        self.wake: Callable[[], None] | None = getattr(transport, "wake", None)
+        self.close_output: Callable[[], None] | None = getattr(transport, "close_output", None)
+        self._send = transport.send_message
+        self._parts: list[bytes] = []
+
+    def send(self, data: bytes) -> None:
+        """Send the messages that are whole by now; the rest waits for its line end."""
+        head, *others = data.split(b"\n")
+        self._parts.append(head)
+        for part in others:
+            self._send(b"".join(self._parts))
+            self._parts = [part]
+
+
+def adapt(transport: Connectable) -> Transport | Messages:
+    """What a driver runs, for what a caller may give. Sockets and streams are owned from now on.
 
     Raises:
-        TypeError: it is none of the three.
+        TypeError: it is none of them.
     """
     if isinstance(transport, socket.socket):
         if POLLS:
@@ -263,12 +300,15 @@ def adapt(transport: Transport | socket.socket | Pair) -> Transport:
             closers = [_closer(side) for side in ((writer,) if numbers[0] == numbers[1] else (writer, reader))]
             return PollTransport(numbers[0], numbers[1], *closers)
         return StreamTransport(_stream(reader, "rb"), _stream(writer, "wb"), _closer(reader))
-    if not all(hasattr(transport, name) for name in ("receive", "send", "close")):
-        raise TypeError(
-            "transport must be a socket, a pair (reader, writer) of binary files or descriptors, or an object with "
-            f"receive, send and close, not {type(transport).__name__}"
-        )
-    return transport
+    if isinstance(transport, MessageTransport):
+        return Messages(transport)
+    if isinstance(transport, Transport):
+        return transport
+    raise TypeError(
+        "transport must be a socket, a pair (reader, writer) of binary files or descriptors, or an object with "
+        "receive, send and close, or with receive_message, send_message and close, "
+        f"not {type(transport).__name__}"
+    )
 
 
 def _descriptor(side: int | IO[bytes]) -> int | None:

@@ -80,6 +80,7 @@ REQUIREMENTS = (
         "Another transport keeps message format and lifecycle as they are.",
         "connection",
         "acp_anyio",
+        "acp_sync",
     ),
     kept(
         10, "both", "is",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import queue
 import socket
@@ -14,6 +15,7 @@ import pytest
 import acp_core
 import acp_sync
 from acp_sync.transport import PollTransport, StreamTransport
+from tests.spec.requirements import requirement
 from tests.sync.peer import Peer, Script, bounded, until
 
 DENY = acp_core.Policy({"default": "deny"})
@@ -126,6 +128,73 @@ def test_any_object(peer: Peer) -> None:
     transport = Plain(peer.other)
     conversation(acp_sync.connect(transport, permissions=DENY), peer)
     transport.thread.join(5)
+
+
+class Whole:
+    """A transport of whole messages over a socket. What is sent and what came is kept."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.plain = Plain(sock)
+        self.sent: list[bytes] = []
+        self.close = self.plain.close
+        self._rest = b""
+        self._ended = False
+
+    def receive_message(self, timeout: float | None) -> str | bytes | None:
+        while b"\n" not in self._rest and not self._ended:
+            data = self.plain.receive(timeout)
+            self._rest += data
+            self._ended = not data
+        if self._ended:
+            return None
+        line, _, self._rest = self._rest.partition(b"\n")
+        # A message may have line ends inside, and be text or bytes.
+        spread = line.replace(b'{"jsonrpc"', b'{\n"jsonrpc"')
+        return spread.decode() if len(line) % 2 else spread
+
+    def send_message(self, message: bytes) -> None:
+        self.sent.append(message)
+        self.plain.send(message + b"\n")
+
+
+@requirement(9)
+def test_message_boundaries(peer: Peer) -> None:
+    transport = Whole(peer.other)
+    conversation(acp_sync.connect(transport, permissions=DENY), peer)
+    transport.plain.thread.join(5)
+    methods = [json.loads(message).get("method") for message in transport.sent]
+    assert methods[:3] == ["initialize", "session/new", "session/prompt"]
+    assert not any(b"\n" in message for message in transport.sent)
+
+
+def test_a_long_message_is_sent_whole(peer: Peer) -> None:
+    transport = Whole(peer.other)
+    text = "x" * 300_000
+    with acp_sync.connect(transport, permissions=DENY) as agent:
+        script = Script(peer.opened)
+        session = agent.open_session("/tmp")
+        script.done()
+        turn = session.prompt(text)
+        peer.end_turn(peer.read_method("session/prompt"))
+        turn.result()
+    assert sum(text.encode() in message for message in transport.sent) == 1
+    transport.plain.thread.join(5)
+
+
+def test_an_empty_message_is_no_end(peer: Peer) -> None:
+    transport = Whole(peer.other)
+    with acp_sync.connect(transport, permissions=DENY) as agent:
+        script = Script(peer.opened)
+        peer.mine.sendall(b"\n\n")
+        agent.open_session("/tmp")
+        script.done()
+        assert not agent.closed
+    transport.plain.thread.join(5)
+
+
+def test_what_is_no_transport_is_named() -> None:
+    with pytest.raises(TypeError, match=r"receive_message, send_message and close, not object"):
+        acp_sync.connect(object(), permissions=DENY)  # type: ignore[arg-type]  # The mistake under test.
 
 
 class Broken:
