@@ -207,6 +207,17 @@ class AgentConnection(Connection):
         TypeError, LocalProtocolError: as ``Connection``; or an argument is no JSON.
     """
 
+    __slots__ = (
+        "_asked_urls",
+        "_auth_methods",
+        "_chunk_room",
+        "_concurrent_prompts",
+        "_initialize_fields",
+        "_of_turns",
+        "_sessions",
+        "_urls",
+    )
+
     def __init__(
         self,
         *,

@@ -66,7 +66,7 @@ CONTENT_GATES = {
 ELICITATION_MODES = {"form": Gate("object", "elicitation", "form"), "url": Gate("object", "elicitation", "url")}
 
 # Origins in a usage update that mark the end of a cycle without a prompt (peer.md C4).
-CYCLE_ORIGINS = ("task-notification", "peer", "coordinator", "observer", "observer-activity")
+CYCLE_ORIGINS = frozenset({"task-notification", "peer", "coordinator", "observer", "observer-activity"})
 
 CLOSE_SESSION = "close_session"
 CLOSE = "close"
@@ -104,6 +104,16 @@ class ClientConnection(ReattachingClient):
     Raises:
         TypeError, LocalProtocolError: as ``Connection``; or capabilities or info are no JSON objects.
     """
+
+    __slots__ = (
+        "_admission",
+        "_cycle_origins",
+        "_held",
+        "_held_bytes",
+        "_held_ids",
+        "_permissions",
+        "_turns_refused",
+    )
 
     def __init__(
         self,

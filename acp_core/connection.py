@@ -28,7 +28,7 @@ from .errors import (
     request_error,
 )
 from .framing import BLOCK, Framer, LongLine
-from .limits import Limits
+from .limits import DEFAULT_LIMITS, Limits
 from .methods import AGENT, BOTH, CLIENT, NOTIFICATION_KIND, REQUEST_KIND, V1, Method, MethodTable, wrong_place
 from .requests import Output, OwnRequest, PeerRequest, Settlement, Tombstones
 from .state import BROKEN, CONNECTION, FORGOTTEN, INCOMING, NEW, OVER, QUEUED, REQUEST, WAITING, allows, move
@@ -52,6 +52,7 @@ _DATA, _MESSAGE, _TIMEOUT, _END = 0, 1, 2, 3
 _INPUT_OVERHEAD = 128
 _NEVER = float("-inf")
 _NO_METHOD = object()
+_NO_NAMES: frozenset[str] = frozenset()
 
 
 class Connection:
@@ -79,6 +80,58 @@ class Connection:
         LocalProtocolError: the nonce is empty, has a dot in it, or is longer than 64 characters.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_answered",
+        "_at",
+        "_block",
+        "_capabilities",
+        "_clock_read",
+        "_data",
+        "_dropped_answers",
+        "_ended",
+        "_error_credit",
+        "_error_credit_at",
+        "_extensions",
+        "_fatal",
+        "_first_id",
+        "_framer",
+        "_inputs",
+        "_joined",
+        "_lines",
+        "_loads",
+        "_max_depth",
+        "_max_unread",
+        "_next_id",
+        "_next_peer_request",
+        "_now",
+        "_output",
+        "_output_bytes",
+        "_output_offset",
+        "_over_pulled",
+        "_paused",
+        "_peer_capabilities",
+        "_peer_ids",
+        "_peer_requests",
+        "_position",
+        "_ready",
+        "_received_at",
+        "_replaying",
+        "_requests",
+        "_short",
+        "_state",
+        "_timers",
+        "_tombstones",
+        "_unread",
+        "_update_wire",
+        "_version",
+        "_withdrawn",
+        "limits",
+        "methods",
+        "nonce",
+        "role",
+    )
+
     def __init__(
         self,
         role: str,
@@ -101,9 +154,9 @@ class Connection:
             raise TypeError("extensions must be an iterable of method names, not one str")
         self.role = role
         self.nonce = nonce
-        self.limits = limits if limits is not None else Limits()
+        self.limits = limits if limits is not None else DEFAULT_LIMITS
         self.methods = methods
-        self._extensions = frozenset(extensions)
+        self._extensions = frozenset(extensions) or _NO_NAMES
         self._loads = codec
         self._state = NEW
         self._now = 0.0

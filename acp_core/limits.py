@@ -148,3 +148,7 @@ class Limits:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"Limits are fixed once made: pass {name}= to Limits()")
+
+
+# They are fixed once made, so that connections without limits of their own share them.
+DEFAULT_LIMITS = Limits()

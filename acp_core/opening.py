@@ -50,6 +50,17 @@ DISCARD = "discard"
 class OpeningClient(Connection):
     """A client that can shake hands, log in and open sessions. Arguments: as ``ClientConnection``."""
 
+    __slots__ = (
+        "_auth_methods",
+        "_authenticating",
+        "_authentication",
+        "_creating",
+        "_initialize_params",
+        "_opening",
+        "_session_count",
+        "_sessions",
+    )
+
     def __init__(
         self,
         *,

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 class ReattachingClient(OpeningClient):
     """A client that can attach to what an earlier owner left. Arguments: as ``ClientConnection``."""
 
+    __slots__ = (
+        "_restored",
+        "_window",
+    )
+
     def __init__(self, *, restore: Mapping[str, object] | None = None, **options: Unpack[HandshakeOptions]) -> None:
         super().__init__(**options)
         self._window: Tail | None = None
