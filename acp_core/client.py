@@ -25,7 +25,7 @@ from .methods import V1, Gate, Method, MethodTable
 from .opening import REPORT
 from .permissions import ALLOW, ASK, DENY, QUESTIONS, Policy
 from .reattach import ReattachingClient
-from .requests import OwnRequest, PeerRequest, Settlement
+from .requests import OwnRequest, PeerRequest, Settlement, appended
 from .sessions import Session, Turn, Watch
 from .settings import config_params
 from .state import (
@@ -146,7 +146,7 @@ class ClientConnection(ReattachingClient):
             check_type("permissions", permissions, Policy, "a Policy or None")
         self._permissions = permissions if permissions is not None else Policy()
         self._update_wire = methods.wire("session_update")
-        self._held: list[_Held] = []
+        self._held: list[_Held] | tuple[()] = ()
         self._held_bytes = 0
         self._held_ids: dict[int | str, _Held] = {}
         self._cycle_origins = frozenset(cycle_origins)
@@ -458,13 +458,13 @@ class ClientConnection(ReattachingClient):
                 self._count_silence(session, turn, turn.watch, now)
             return
         row = request.method
-        sharing: list[Session] = []
+        sharing: list[Session] | tuple[()] = ()
         if row.key == "initialize":
             sharing = self._opening
         elif isinstance(session, Session) and session.state in OPENING:
             # A login is shared by all that wait for the same one.
-            logins = self._authenticating if row.key == "authenticate" else []
-            sharing = [one[0] for one in logins if one[1] == logins[0][1]] or [session]
+            logins = self._authenticating if row.key == "authenticate" else ()
+            sharing = [one[0] for one in logins if one[1] == logins[0][1]] if logins else [session]
         for waiting in sharing:
             self._emit(events.SessionStep(waiting, row.key, row.wire, "sent", None, now))
 
@@ -785,7 +785,7 @@ class ClientConnection(ReattachingClient):
         """Keep a message until an outstanding session/new names its session. False past the bound."""
         if self._held_bytes + held.size + 256 > self.limits.max_held_bytes:
             return False
-        self._held.append(held)
+        self._held = appended(self._held, held)
         self._held_bytes += held.size + 256
         if held.rpc_id is not None:
             self._held_ids[held.rpc_id] = held
@@ -795,10 +795,10 @@ class ClientConnection(ReattachingClient):
         """Work off what was held: for a session that is known now, or all that is left when no new one is coming."""
         if not self._held:
             return
-        held_before, self._held = self._held, []
+        held_before, self._held = self._held, ()
         for held in held_before:
             if session_id is not None and held.params.get("sessionId") != session_id:
-                self._held.append(held)
+                self._held = appended(self._held, held)
                 continue
             self._held_bytes -= held.size + 256
             if held.method.key == "cancel_request":

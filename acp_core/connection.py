@@ -30,7 +30,7 @@ from .errors import (
 from .framing import BLOCK, Framer, LongLine
 from .limits import DEFAULT_LIMITS, Limits
 from .methods import AGENT, BOTH, CLIENT, NOTIFICATION_KIND, REQUEST_KIND, V1, Method, MethodTable, wrong_place
-from .requests import Output, OwnRequest, PeerRequest, Settlement, Tombstones
+from .requests import Output, OwnRequest, PeerRequest, Settlement
 from .state import BROKEN, CONNECTION, FORGOTTEN, INCOMING, NEW, OVER, QUEUED, REQUEST, WAITING, allows, move
 from .timers import Timers
 
@@ -89,6 +89,7 @@ class Connection:
         "_clock_read",
         "_data",
         "_dropped_answers",
+        "_due",
         "_ended",
         "_error_credit",
         "_error_credit_at",
@@ -98,6 +99,7 @@ class Connection:
         "_framer",
         "_inputs",
         "_joined",
+        "_leaving",
         "_lines",
         "_loads",
         "_max_depth",
@@ -163,7 +165,8 @@ class Connection:
         # A clock was read here: until then nothing is known that a time could be smaller than.
         self._clock_read = False
         # input
-        self._inputs: deque[tuple[int, bytes, float]] = deque()
+        # Made for an input and let go behind the last one: an empty deque is as large as a session.
+        self._inputs: deque[tuple[int, bytes, float]] | tuple[()] = ()
         self._unread = 0
         self._ended = False
         self._max_unread = self.limits.max_unread_bytes
@@ -182,19 +185,22 @@ class Connection:
         self._at = 0.0
         # The input joins a stream in its middle, and its first line has not come.
         self._joined = tail
-        # events that are known and not pulled yet
-        self._ready: deque[Event] = deque()
+        # events that are known and not pulled: new ones, and ahead of them those that are being pulled, last first
+        self._ready: list[Event] = []
+        self._due: list[Event] | tuple[()] = ()
         self._fatal: tuple[str, RemoteProtocolError] | None = None
         self._over_pulled = False
-        # output
-        self._output: deque[Output] = deque()
+        # output: what is new, and ahead of it what is being handed over, last first
+        self._output: list[Output] = []
+        self._leaving: list[Output] | tuple[()] = ()
         self._output_offset = 0
         self._output_bytes = 0
         self._dropped_answers = 0
         # requests
         self._first_id = self._next_id = 1
         self._requests: dict[int, OwnRequest] = {}
-        self._tombstones = Tombstones(self.limits.max_tombstones)
+        # Requests that were given up, so that a late answer differs from one to nothing. The oldest go first.
+        self._tombstones: dict[int, OwnRequest] = {}
         # Ids of requests that were withdrawn: the peer cannot know of them.
         self._withdrawn: dict[int, None] = {}
         self._next_peer_request = 1
@@ -302,7 +308,7 @@ class Connection:
         now = self._clock(now)
         if not self._ended and self._state != OVER:
             self._ended = True
-            self._inputs.append((_END, b"", now))
+            self._append_input(_END, b"", now)
 
     def handle_timeout(self, now: float, *, paused: bool = False) -> None:
         """Say that time has passed. Early calls are no-ops. Call it only after a read attempt found nothing.
@@ -321,7 +327,7 @@ class Connection:
             return
         due = self._timers.next()
         if self._unread or self._inputs or (due is not None and due <= now):
-            self._inputs.append((_TIMEOUT, b"", now))
+            self._append_input(_TIMEOUT, b"", now)
 
     def events(self) -> Iterator[Event]:
         """Work off the input, lazily and in order. The position lives here: an abandoned iterator loses nothing."""
@@ -331,11 +337,17 @@ class Connection:
         # A line as short as this cannot nest too deeply: every level takes two characters.
         flat = 2 * depth
         while True:
-            while ready:
-                event = ready.popleft()
+            due = self._due
+            while due or ready:
+                if not due:
+                    due = self._due = ready[::-1]
+                    ready.clear()
+                event = due.pop()
                 if event.__class__ is events.ConnectionOver:
                     self._over_pulled = True
                 yield event
+                due = self._due
+            self._due = ()
             if self._fatal is not None:
                 reason, error = self._fatal
                 self._fatal = None
@@ -397,14 +409,31 @@ class Connection:
             self._now = now
         else:
             now = self._clock(now)
-        inputs = self._inputs
         size = len(data)
-        if self._ended or self._unread + size + _INPUT_OVERHEAD * len(inputs) > self._max_unread:
+        if self._ended or self._unread + size + _INPUT_OVERHEAD * len(self._inputs) > self._max_unread:
             self._cannot_receive(size)
             return
         self._unread += size
         self._received_at = now
-        inputs.append((kind, data, now))
+        self._append_input(kind, data, now)
+
+    def _append_input(self, kind: int, data: bytes, now: float) -> None:
+        if self._inputs:
+            self._inputs.append((kind, data, now))
+        else:
+            self._inputs = deque(((kind, data, now),))
+
+    def _drop_input(self) -> None:
+        """Forget the oldest input."""
+        if self._inputs:
+            self._inputs.popleft()
+        if not self._inputs:
+            self._inputs = ()
+
+    def _end_later(self, at: float) -> None:
+        """The end of input comes again, when what is being read is worked off."""
+        rest, self._inputs = self._inputs, deque(((_END, b"", at),))
+        self._inputs.extend(rest)
 
     def _cannot_receive(self, size: int) -> None:
         if self._state == OVER:
@@ -429,13 +458,13 @@ class Connection:
 
     def _advance(self) -> None:
         """Take the next block of the input, which is not empty."""
-        if not self._data:
+        if self._inputs and not self._data:
             kind, data, self._at = self._inputs[0]
             if kind == _TIMEOUT:
                 if not self._timers.fire(self._at) and self._inputs and self._inputs[0][0] == _TIMEOUT:
-                    self._inputs.popleft()
+                    self._drop_input()
                 return
-            self._inputs.popleft()
+            self._drop_input()
             if kind == _END:
                 self._end_of_input(self._at)
                 return
@@ -476,14 +505,14 @@ class Connection:
             self._end("the input ended", at)
         elif isinstance(rest, LongLine):
             self._emit(events.Truncated(rest.head, rest.length, at))
-            self._inputs.appendleft((_END, b"", at))
+            self._end_later(at)
         else:
             # A last line without a newline counts when it is a whole object.
             if isinstance(codec.decode(rest, self.limits.max_depth), dict):
                 self._take([rest], 0)
             else:
                 self._emit(events.Truncated(events.line_bytes(rest), len(rest), at))
-            self._inputs.appendleft((_END, b"", at))
+            self._end_later(at)
 
     def _value(self, value: JsonObject | Envelope | Reject, line: str | bytes, at: float) -> Event | None:
         """What a line says. Returns its event, or None when there is none or several stand in ``_ready``."""
@@ -611,7 +640,7 @@ class Connection:
     ) -> None:
         if request is not None or rpc_id in self._withdrawn:
             why = "unsent"
-        elif isinstance(rpc_id, int) and (late := self._tombstones.pop(rpc_id)) is not None:
+        elif isinstance(rpc_id, int) and (late := self._tombstones.pop(rpc_id, None)) is not None:
             late.state = move(REQUEST, late.state, "answer")
             self._emit(events.AnswerUnmatched(wire_id, "late", raw, line, at))
             self._late_answer(late, raw, at)
@@ -636,7 +665,7 @@ class Connection:
         request = self._requests.get(rpc_id)
         if request is not None and allows(REQUEST, request.state, "answer"):
             self._settle(request, "answer", Settlement("invalid", ANSWERED, error=error, line=line), at)
-        elif (late := self._tombstones.pop(rpc_id)) is not None:
+        elif (late := self._tombstones.pop(rpc_id, None)) is not None:
             # Whatever it says, the peer is done with it.
             late.state = move(REQUEST, late.state, "answer")
             self._late_answer(late, {}, at)
@@ -647,7 +676,9 @@ class Connection:
         del self._requests[request.id]
         self._timers.cancel(request.timer)
         if request.state == FORGOTTEN:
-            self._tombstones.add(request)
+            self._tombstones[request.id] = request
+            if len(self._tombstones) > self.limits.max_tombstones:
+                del self._tombstones[next(iter(self._tombstones))]
         elif settlement.dispatch == NOT_SENT:
             self._withdrawn[request.id] = None
             if len(self._withdrawn) > self.limits.max_tombstones:
@@ -1128,13 +1159,17 @@ class Connection:
                 local("output.max_bytes", f"max_bytes is {max_bytes}; give a number of bytes, or None for all")
         if self._timers.unarmed:
             self._timers.start(now)
-        output = self._output
-        if not output:
+        leaving = self._leaving
+        if not leaving and not self._output:
             return b""
         room = self._output_bytes if max_bytes is None else max_bytes
         parts: list[bytes] = []
-        while output:
-            message = output[0]
+        while leaving or self._output:
+            if not leaving:
+                leaving, self._output = self._output, []
+                leaving.reverse()
+                self._leaving = leaving
+            message = leaving[-1]
             data = message.data
             offset = self._output_offset
             if message.request is not None:
@@ -1153,13 +1188,17 @@ class Connection:
                 self._output_offset = offset + len(data)
                 break
             self._output_offset = 0
-            output.popleft()
+            leaving.pop()
+        else:
+            self._leaving = ()
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def next_deadline(self) -> float | None:
         """When ``handle_timeout`` is next of use, in seconds on the caller's clock; None for never, -inf for "drain
         events() and data_to_send() first, do not wait". O(1)."""
-        if self._unread or self._inputs or self._ready or self._timers.unarmed or self._fatal or self._state == OVER:
+        if self._unread or self._inputs or self._ready or self._due or self._timers.unarmed or self._fatal:
+            return _NEVER
+        if self._state == OVER:
             return _NEVER
         return self._timers.next()
 
@@ -1213,9 +1252,10 @@ class Connection:
 
     def _drop_output(self) -> int:
         dropped = self._output_bytes
-        for message in self._output:
+        for message in (*self._leaving, *self._output):
             if message.request is not None:
                 message.request.output = None
+        self._leaving = ()
         self._output.clear()
         self._output_bytes = 0
         self._output_offset = 0
@@ -1240,7 +1280,7 @@ class Connection:
         self._ending(reason, at)
         unread = self._unread - self._block + self._framer.pending_bytes
         unread += sum((line.length if isinstance(line, LongLine) else len(line)) + 1 for line in self._lines or ())
-        self._inputs.clear()
+        self._inputs = ()
         self._data = b""
         self._lines = None
         self._unread = self._block = 0

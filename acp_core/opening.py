@@ -22,7 +22,7 @@ from .errors import (
 from .events import get_object, get_objects, get_str
 from .methods import CLIENT, Gate, Method
 from .replay import Replay
-from .requests import OwnRequest, Settlement
+from .requests import OwnRequest, Settlement, appended
 from .sessions import Plan, Session
 from .settings import setting, unconfirmed
 from .state import CLOSED, CONNECTION, FENCED, NEW, OPEN, OVERDUE, allows, move
@@ -80,13 +80,13 @@ class OpeningClient(Connection):
         self._capabilities = (
             get_object(get_object(decoded, "params"), "clientCapabilities") if isinstance(decoded, dict) else {}
         )
-        self._auth_methods: list[JsonObject] = []
+        self._auth_methods: tuple[JsonObject, ...] = ()
         self._sessions: dict[str, Session] = {}
-        self._opening: list[Session] = []
+        self._opening: list[Session] | tuple[()] = ()
         # Sessions that are opening, open, or ended and still known.
         self._session_count = 0
         self._authentication: str = ""
-        self._authenticating: list[tuple[Session, str, Callable[[Session, float], None]]] = []
+        self._authenticating: list[tuple[Session, str, Callable[[Session, float], None]]] | tuple[()] = ()
         self._creating = 0
 
     # ── Getters ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -99,7 +99,7 @@ class OpeningClient(Connection):
     @property
     def auth_methods(self) -> list[JsonObject]:
         """The ways to log in that the agent advertised, as they stood on the wire."""
-        return self._auth_methods
+        return [*self._auth_methods]
 
     def session(self, session_id: str) -> Session | None:
         """The session with an id of the agent, or None."""
@@ -237,7 +237,7 @@ class OpeningClient(Connection):
         if self._state == OPEN:
             self._start(session, self._now)
         else:
-            self._opening.append(session)
+            self._opening = appended(self._opening, session)
             if self._state == NEW:
                 self._initialize(step_deadline, None)
         return session
@@ -284,7 +284,7 @@ class OpeningClient(Connection):
         else:
             given_up = settlement.outcome == "deadline" and settlement.dispatch != NOT_SENT
             self._not_initialized("no_answer" if given_up else "refused")
-        waiting, self._opening = self._opening, []
+        waiting, self._opening = self._opening, ()
         self._settled(request, settlement, at)
         for session in waiting:
             self._step_done(session, request, error, at)
@@ -309,13 +309,13 @@ class OpeningClient(Connection):
         self._state = move(CONNECTION, self._state, "initialized")
         self._version = self.methods.version
         self._peer_capabilities = get_object(result, "agentCapabilities")
-        self._auth_methods = get_objects(result, "authMethods")
+        self._auth_methods = (*get_objects(result, "authMethods"),)
         self._emit(
             events.Initialized(
                 self._version,
                 self._peer_capabilities,
                 get_object(result, "agentInfo"),
-                self._auth_methods,
+                self.auth_methods,
                 result,
                 at,
             )
@@ -357,7 +357,7 @@ class OpeningClient(Connection):
     def _broken(self, reason: str, at: float) -> None:
         for session in [*self._opening]:
             self._fail(session, "initialize", Settlement("over", NOT_SENT, error=ConnectionClosed(reason)), at)
-        self._opening.clear()
+        self._opening = ()
 
     # ── Logging in ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -370,13 +370,13 @@ class OpeningClient(Connection):
         if refusal is not None:
             self._fail(session, "authenticate", Settlement("error", NOT_SENT, error=refusal), at)
             return
-        self._authenticating.append((session, method_id, resume))
+        self._authenticating = appended(self._authenticating, (session, method_id, resume))
         if len(self._authenticating) > 1:
             return
         row = self.methods["authenticate"]
 
         def settled(request: OwnRequest, settlement: Settlement, at: float) -> None:
-            waiting, self._authenticating = self._authenticating, []
+            waiting, self._authenticating = self._authenticating, ()
             if settlement.error is None:
                 self._authentication = method_id
             for waiter, wanted, go_on in waiting:

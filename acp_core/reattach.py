@@ -200,7 +200,7 @@ class ReattachingClient(OpeningClient):
             local("snapshot.version", f"the snapshot is of protocol version {snapshot.version}")
         self._capabilities = snapshot.client_capabilities
         self._peer_capabilities = snapshot.agent_capabilities
-        self._auth_methods = snapshot.auth_methods
+        self._auth_methods = (*snapshot.auth_methods,)
         self._first_id = self._next_id = first_id_after(snapshot.next_id)
         self._restored = snapshot.sessions
         self._answered = dict.fromkeys(snapshot.answered)

@@ -8,13 +8,14 @@ from .state import QUEUED, UNANSWERED, WAITING
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TypeAlias
+    from typing import TypeAlias, TypeVar
 
     from .agent import ServedSession
     from .methods import Method
     from .sessions import Session, Turn
     from .timers import Timer
 
+    T = TypeVar("T")
     Settle: TypeAlias = "Callable[[OwnRequest, Settlement, float], None]"
 
 
@@ -120,24 +121,9 @@ class PeerRequest:
         self.timer: Timer | None = None
 
 
-class Tombstones:
-    """Ids of requests that were given up, so that a late answer differs from one to nothing. The oldest go first."""
-
-    __slots__ = ("_entries", "_limit")
-
-    def __init__(self, limit: int) -> None:
-        self._entries: dict[int, OwnRequest] = {}
-        self._limit = limit
-
-    def add(self, request: OwnRequest) -> None:
-        """Remember a request."""
-        if len(self._entries) >= self._limit:
-            del self._entries[next(iter(self._entries))]
-        self._entries[request.id] = request
-
-    def pop(self, id: int) -> OwnRequest | None:
-        """Forget it; None when it is not known."""
-        return self._entries.pop(id, None)
-
-    def __len__(self) -> int:
-        return len(self._entries)
+def appended(waiting: list[T] | tuple[()], item: T) -> list[T]:
+    """``waiting`` with ``item`` behind it. What is mostly empty is the one empty tuple till then, and costs nothing."""
+    if waiting:
+        waiting.append(item)
+        return waiting
+    return [item]

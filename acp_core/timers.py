@@ -30,7 +30,8 @@ class Timers:
 
     def __init__(self) -> None:
         self._heap: list[Timer] = []
-        self._unarmed: list[Timer] = []
+        # Mostly empty: then it is the one empty tuple.
+        self._unarmed: list[Timer] | tuple[()] = ()
         self._sequence = 0
         self._cancelled = 0
 
@@ -50,7 +51,10 @@ class Timers:
         """The same for a duration that begins with the next ``start``."""
         self._sequence += 1
         timer = Timer(seconds, self._sequence, action)
-        self._unarmed.append(timer)
+        if self._unarmed:
+            self._unarmed.append(timer)
+        else:
+            self._unarmed = [timer]
         return timer
 
     def start(self, now: float) -> None:
@@ -59,14 +63,14 @@ class Timers:
             if timer.action is not None:
                 timer.when += now
                 heappush(self._heap, timer)
-        self._unarmed.clear()
+        self._unarmed = ()
 
     def cancel(self, timer: Timer | None) -> None:
         """Disarm. A timer that fired or was cancelled before is left alone."""
         if timer is None or timer.action is None:
             return
         timer.action = None
-        if timer in self._unarmed:
+        if self._unarmed and timer in self._unarmed:
             self._unarmed.remove(timer)
             return
         self._cancelled += 1
@@ -96,10 +100,10 @@ class Timers:
 
     def clear(self) -> None:
         """Disarm all."""
-        for timer in self._heap + self._unarmed:
+        for timer in (*self._heap, *self._unarmed):
             timer.action = None
         self._heap.clear()
-        self._unarmed.clear()
+        self._unarmed = ()
         self._cancelled = 0
 
     def _drop_cancelled(self) -> None:

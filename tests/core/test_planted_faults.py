@@ -152,8 +152,8 @@ FAULTS = (
     Fault(
         "a deadline starts with the intent",
         "timers",
-        "        self._unarmed.append(timer)\n",
-        "        timer.when += 0.0\n        heappush(self._heap, timer)\n",
+        "            self._unarmed = [timer]\n",
+        "            timer.when += 0.0\n            heappush(self._heap, timer)\n",
         checks.check_deadline_starts_with_the_bytes,
     ),
     Fault(
@@ -348,7 +348,7 @@ FAULTS = (
     Fault(
         "unread input is not bounded",
         "connection",
-        "if self._ended or self._unread + size + _INPUT_OVERHEAD * len(inputs) > self._max_unread:",
+        "if self._ended or self._unread + size + _INPUT_OVERHEAD * len(self._inputs) > self._max_unread:",
         "if self._ended:",
         checks.check_unread_bound,
     ),
@@ -370,7 +370,7 @@ FAULTS = (
         "events come in the wrong order",
         "connection",
         "self._ready.append(event)",
-        "self._ready.appendleft(event)",
+        "self._ready.insert(0, event)",
         checks.check_response_order,
     ),
     Fault(
@@ -383,8 +383,8 @@ FAULTS = (
     Fault(
         "a late answer is taken for one to nobody",
         "connection",
-        "            self._tombstones.add(request)",
-        "            pass",
+        "            self._tombstones[request.id] = request\n",
+        "            pass\n",
         checks.check_fence,
     ),
 )
