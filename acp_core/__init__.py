@@ -5,7 +5,6 @@ in ``acp_core.schema``, the kit for tests in ``acp_core.testing``.
 """
 
 from .connection import Connection
-from .elicitation import elicitation_capabilities, elicitation_problems, elicitation_result
 from .errors import (
     ACPError,
     AgentExited,
@@ -117,6 +116,7 @@ if TYPE_CHECKING:
     from .attach import TailComparison, compare_tail
     from .client import ClientConnection
     from .closing import ClosingPlan, Grace, StepTimeout
+    from .elicitation import elicitation_capabilities, elicitation_problems, elicitation_result
     from .host import HostAdapter, HostLimits
     from .inbox import HandlerFailed
     from .methods_unstable import V1_UNSTABLE
@@ -282,6 +282,9 @@ _LATER = {
     "ClosingPlan": "closing",
     "Grace": "closing",
     "StepTimeout": "closing",
+    "elicitation_capabilities": "elicitation",
+    "elicitation_problems": "elicitation",
+    "elicitation_result": "elicitation",
     "HostAdapter": "host",
     "HostLimits": "host",
     "HandlerFailed": "inbox",

@@ -30,7 +30,7 @@ from .errors import (
 from .framing import BLOCK, Framer, LongLine
 from .limits import DEFAULT_LIMITS, Limits
 from .methods import AGENT, BOTH, CLIENT, NOTIFICATION_KIND, REQUEST_KIND, V1, Method, MethodTable, wrong_place
-from .requests import Output, OwnRequest, PeerRequest, Settlement
+from .requests import Output, OwnRequest, PeerRequest, Settlement, remembered
 from .state import BROKEN, CONNECTION, FORGOTTEN, INCOMING, NEW, OVER, QUEUED, REQUEST, WAITING, allows, move
 from .timers import Timers
 
@@ -200,9 +200,9 @@ class Connection:
         self._first_id = self._next_id = 1
         self._requests: dict[int, OwnRequest] = {}
         # Requests that were given up, so that a late answer differs from one to nothing. The oldest go first.
-        self._tombstones: dict[int, OwnRequest] = {}
+        self._tombstones: dict[int, OwnRequest] | tuple[()] = ()
         # Ids of requests that were withdrawn: the peer cannot know of them.
-        self._withdrawn: dict[int, None] = {}
+        self._withdrawn: dict[int, None] | tuple[()] = ()
         self._next_peer_request = 1
         self._peer_requests: dict[str, PeerRequest] = {}
         self._peer_ids: dict[int | str, PeerRequest] = {}
@@ -640,7 +640,7 @@ class Connection:
     ) -> None:
         if request is not None or rpc_id in self._withdrawn:
             why = "unsent"
-        elif isinstance(rpc_id, int) and (late := self._tombstones.pop(rpc_id, None)) is not None:
+        elif isinstance(rpc_id, int) and (late := self._given_up(rpc_id)) is not None:
             late.state = move(REQUEST, late.state, "answer")
             self._emit(events.AnswerUnmatched(wire_id, "late", raw, line, at))
             self._late_answer(late, raw, at)
@@ -658,6 +658,10 @@ class Connection:
     def _issued(self, rpc_id: int) -> bool:
         return self._first_id <= rpc_id < self._next_id
 
+    def _given_up(self, rpc_id: int) -> OwnRequest | None:
+        """The request that was given up under this id, once: its answer has come."""
+        return self._tombstones.pop(rpc_id, None) if self._tombstones else None
+
     def _late_answer(self, request: OwnRequest, raw: JsonObject, at: float) -> None:
         """For a subclass: the answer to a request that was given up has come."""
 
@@ -665,7 +669,7 @@ class Connection:
         request = self._requests.get(rpc_id)
         if request is not None and allows(REQUEST, request.state, "answer"):
             self._settle(request, "answer", Settlement("invalid", ANSWERED, error=error, line=line), at)
-        elif (late := self._tombstones.pop(rpc_id, None)) is not None:
+        elif (late := self._given_up(rpc_id)) is not None:
             # Whatever it says, the peer is done with it.
             late.state = move(REQUEST, late.state, "answer")
             self._late_answer(late, {}, at)
@@ -676,13 +680,9 @@ class Connection:
         del self._requests[request.id]
         self._timers.cancel(request.timer)
         if request.state == FORGOTTEN:
-            self._tombstones[request.id] = request
-            if len(self._tombstones) > self.limits.max_tombstones:
-                del self._tombstones[next(iter(self._tombstones))]
+            self._tombstones = remembered(self._tombstones, request.id, request, self.limits.max_tombstones)
         elif settlement.dispatch == NOT_SENT:
-            self._withdrawn[request.id] = None
-            if len(self._withdrawn) > self.limits.max_tombstones:
-                del self._withdrawn[next(iter(self._withdrawn))]
+            self._withdrawn = remembered(self._withdrawn, request.id, None, self.limits.max_tombstones)
         output = request.output
         if output is not None and settlement.dispatch == NOT_SENT:
             self._output_bytes -= len(output.data)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from .options import HandshakeOptions
     from .timers import Timer
 
+# Of every connection without a snapshot.
+_NOTHING_RESTORED: Mapping[str, JsonObject] = {}
+
 
 class ReattachingClient(OpeningClient):
     """A client that can attach to what an earlier owner left. Arguments: as ``ClientConnection``."""
@@ -36,7 +39,7 @@ class ReattachingClient(OpeningClient):
     def __init__(self, *, restore: Mapping[str, object] | None = None, **options: Unpack[HandshakeOptions]) -> None:
         super().__init__(**options)
         self._window: Tail | None = None
-        self._restored: dict[str, JsonObject] = {}
+        self._restored = _NOTHING_RESTORED
         if restore is not None:
             self._restore(Snapshot(restore))
 

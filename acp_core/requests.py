@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .sessions import Session, Turn
     from .timers import Timer
 
+    K = TypeVar("K")
     T = TypeVar("T")
     Settle: TypeAlias = "Callable[[OwnRequest, Settlement, float], None]"
 
@@ -121,9 +122,22 @@ class PeerRequest:
         self.timer: Timer | None = None
 
 
+# What is mostly empty is the one empty tuple until something is added, and costs nothing till then.
+
+
 def appended(waiting: list[T] | tuple[()], item: T) -> list[T]:
-    """``waiting`` with ``item`` behind it. What is mostly empty is the one empty tuple till then, and costs nothing."""
+    """``waiting`` with ``item`` behind it."""
     if waiting:
         waiting.append(item)
         return waiting
     return [item]
+
+
+def remembered(known: dict[K, T] | tuple[()], key: K, value: T, limit: int) -> dict[K, T]:
+    """``known`` with one more entry; past ``limit`` the oldest is forgotten."""
+    if not known:
+        return {key: value}
+    known[key] = value
+    if len(known) > limit:
+        del known[next(iter(known))]
+    return known

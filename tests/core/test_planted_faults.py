@@ -383,8 +383,8 @@ FAULTS = (
     Fault(
         "a late answer is taken for one to nobody",
         "connection",
-        "            self._tombstones[request.id] = request\n",
-        "            pass\n",
+        "            self._tombstones = remembered(",
+        "            remembered(",
         checks.check_fence,
     ),
 )
