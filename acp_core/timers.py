@@ -29,8 +29,8 @@ class Timers:
     __slots__ = ("_cancelled", "_heap", "_sequence", "_unarmed")
 
     def __init__(self) -> None:
-        self._heap: list[Timer] = []
-        # Mostly empty: then it is the one empty tuple.
+        # Mostly empty: then each is the one empty tuple.
+        self._heap: list[Timer] | tuple[()] = ()
         self._unarmed: list[Timer] | tuple[()] = ()
         self._sequence = 0
         self._cancelled = 0
@@ -44,7 +44,7 @@ class Timers:
         """Run ``action(now)`` at the first timeout that is handled at or after ``when``."""
         self._sequence += 1
         timer = Timer(when, self._sequence, action)
-        heappush(self._heap, timer)
+        self._arm(timer)
         return timer
 
     def after(self, seconds: float, action: Callable[[float], None]) -> Timer:
@@ -62,7 +62,7 @@ class Timers:
         for timer in self._unarmed:
             if timer.action is not None:
                 timer.when += now
-                heappush(self._heap, timer)
+                self._arm(timer)
         self._unarmed = ()
 
     def cancel(self, timer: Timer | None) -> None:
@@ -74,10 +74,10 @@ class Timers:
             self._unarmed.remove(timer)
             return
         self._cancelled += 1
-        heap = self._heap
         self._drop_cancelled()
+        heap = self._heap
         # Cancelled entries below the top are kept until they outnumber the others: memory stays bounded, cost O(1).
-        if self._cancelled > 16 and self._cancelled * 2 > len(heap):
+        if heap and self._cancelled > 16 and self._cancelled * 2 > len(heap):
             heap[:] = [entry for entry in heap if entry.action is not None]
             heapify(heap)
             self._cancelled = 0
@@ -102,15 +102,23 @@ class Timers:
         """Disarm all."""
         for timer in (*self._heap, *self._unarmed):
             timer.action = None
-        self._heap.clear()
+        self._heap = ()
         self._unarmed = ()
         self._cancelled = 0
+
+    def _arm(self, timer: Timer) -> None:
+        if self._heap:
+            heappush(self._heap, timer)
+        else:
+            self._heap = [timer]
 
     def _drop_cancelled(self) -> None:
         heap = self._heap
         while heap and heap[0].action is None:
             heappop(heap)
             self._cancelled -= 1
+        if not heap:
+            self._heap = ()
 
     def __len__(self) -> int:
         return len(self._heap) - self._cancelled + len(self._unarmed)

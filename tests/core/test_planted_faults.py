@@ -153,7 +153,7 @@ FAULTS = (
         "a deadline starts with the intent",
         "timers",
         "            self._unarmed = [timer]\n",
-        "            timer.when += 0.0\n            heappush(self._heap, timer)\n",
+        "            timer.when += 0.0\n            self._arm(timer)\n",
         checks.check_deadline_starts_with_the_bytes,
     ),
     Fault(
