@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 import secrets
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from acp_core import (
-    PromptRequested,
-    RequestReceived,
-    ServedSession,
-    TurnCancelReceived,
-)
-from acp_core.errors import not_served
-from acp_core.front import REOPENS, agent_connection, answer_of, chosen_option, method_for
+from acp_core.front.agent import AgentDesk, AgentSessionFront, AgentTurnFront, agent_connection, chosen_option
 
 from .connection import Link
 from .stdio import claimed_stdio
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from typing import Unpack
 
     from anyio.abc import ByteStream, ObjectStream
@@ -60,7 +51,12 @@ async def serve(agent: PromptAgent, **options: Unpack[ServeOptions]) -> None:
 
 
 async def serve_on(
-    agent: PromptAgent, transport: ByteStream | ObjectStream[bytes | str], **options: Unpack[ServeOptions]
+    agent: PromptAgent,
+    transport: ByteStream | ObjectStream[bytes | str],
+    *,
+    on_event: Callable[[Event], None] | None = None,
+    close_grace: float = 2.0,
+    **options: Unpack[AgentOptions],
 ) -> None:
     """Serve one client over a transport, as ``connect`` takes it, until its input ends.
 
@@ -74,90 +70,20 @@ async def serve_on(
     Raises:
         TypeError, LocalProtocolError: an option is wrong.
     """
-    server = Server(agent, transport, **options)
-    async with server.link.run():
-        await server.link.over.wait()
+    connection = agent_connection(secrets.token_hex(8), agent, **options)
+    link = Link(connection, transport, on_event=on_event, close_grace=close_grace)
+    desk = AgentDesk(
+        link, connection, agent, session=AgentSession, turn=AgentTurn, new_id=lambda: secrets.token_hex(16)
+    )
+    link.act = desk.act
+    async with link.run():
+        await link.over.wait()
 
 
-class Server:
-    """An agent on one connection."""
-
-    def __init__(
-        self,
-        agent: PromptAgent,
-        transport: ByteStream | ObjectStream[bytes | str],
-        *,
-        on_event: Callable[[Event], None] | None = None,
-        close_grace: float = 2.0,
-        **options: Unpack[AgentOptions],
-    ) -> None:
-        self._agent = agent
-        self._turns: dict[str, AgentTurn] = {}
-        self.connection = agent_connection(secrets.token_hex(8), agent, **options)
-        self.link = Link(self.connection, transport, act=self._act, on_event=on_event, close_grace=close_grace)
-
-    def _act(self, event: Event) -> bool:
-        if isinstance(event, PromptRequested):
-            turn = self._turns[event.request_id] = AgentTurn(self, event)
-            self.link.spawn(event, lambda: self._prompt(event, turn))
-        elif isinstance(event, RequestReceived):
-            self.link.spawn(event, lambda: self._serve(event))
-        elif isinstance(event, TurnCancelReceived) and event.request_id in self._turns:
-            running = self._turns[event.request_id]
-            running.cancelled = True
-            if (notice := method_for(self._agent, "cancel")) is not None:
-                self.link.start_soon(lambda: self._notice(notice, running, event))
-            self.link.cancel_handler(event.request_id)
-        else:
-            return False
-        return True
-
-    async def _prompt(self, event: PromptRequested, turn: AgentTurn) -> Callable[[], None]:
-        try:
-            found = self._agent.prompt(turn)
-            reason = await found if inspect.isawaitable(found) else found
-        finally:
-            del self._turns[event.request_id]
-        return lambda: self.connection.end_turn(event.request_id, reason if reason is not None else "end_turn")
-
-    async def _serve(self, event: RequestReceived) -> Callable[[], None]:
-        connection = self.connection
-        method = method_for(self._agent, event.key)
-        if method is None and event.key != "session_new":
-            raise not_served(event.method)
-        rest = (AgentSession(self, event.session),) if event.key in REOPENS else ()
-        result = method(event, *rest) if method is not None else None
-        if inspect.isawaitable(result):
-            result = await result
-        answer = answer_of(event, result, lambda: secrets.token_hex(16))
-        return lambda: connection.respond(event.request_id, answer)
-
-    async def _notice(self, notice: Callable[..., object], turn: AgentTurn, event: Event) -> None:
-        try:
-            found = notice(turn)
-            if inspect.isawaitable(found):
-                await found
-        except Exception as why:
-            self.link.failed(event, why)
-
-
-class AgentSession:
+class AgentSession(AgentSessionFront):
     """A session that this agent serves."""
 
-    def __init__(self, server: Server, handle: object) -> None:
-        assert isinstance(handle, ServedSession)
-        self.handle = handle
-        self._server = server
-
-    @property
-    def session_id(self) -> str:
-        """The id that this agent gave it."""
-        return self.handle.session_id or ""
-
-    @property
-    def cwd(self) -> str:
-        """The client's working directory."""
-        return self.handle.cwd
+    link: Link
 
     async def send(self, text: str, *, message_id: str | None = None) -> None:
         """Send a piece of the agent's message. Waits while more than 1 MiB is unsent.
@@ -165,15 +91,15 @@ class AgentSession:
         Raises:
             TypeError, LocalProtocolError: as ``AgentConnection.update_text``.
         """
-        await self._text("message", text, message_id)
+        await self._say("message", text, message_id)
 
     async def think(self, text: str, *, message_id: str | None = None) -> None:
         """Send a piece of the agent's reasoning; see ``send``."""
-        await self._text("thought", text, message_id)
+        await self._say("thought", text, message_id)
 
     async def echo(self, text: str, *, message_id: str | None = None) -> None:
         """Send a piece of the user's message, as a replayed history has it; see ``send``."""
-        await self._text("user", text, message_id)
+        await self._say("user", text, message_id)
 
     async def update(self, update: Mapping[str, object]) -> None:
         """Send one update, as on the wire. Waits while more than 1 MiB is unsent.
@@ -181,8 +107,8 @@ class AgentSession:
         Raises:
             TypeError, LocalProtocolError: as ``AgentConnection.update``.
         """
-        self._server.link.call(lambda: self._server.connection.update(self.handle, update))
-        await self._server.link.drained()
+        self._update(update)
+        await self.link.drained()
 
     async def ask_permission(
         self,
@@ -199,12 +125,7 @@ class AgentSession:
             RequestError, RequestTimeout, ConnectionClosed, RemoteProtocolError: there is no answer.
             TypeError, LocalProtocolError: as ``AgentConnection.ask_permission``.
         """
-        result = await self._server.link.ask(
-            lambda token: self._server.connection.ask_permission(
-                self.handle, tool_call, options, deadline=deadline, token=token
-            )
-        )
-        return chosen_option(result)
+        return chosen_option(await self.link.ask(self._permission(tool_call, options, deadline)))
 
     async def request(
         self, method: str, params: Mapping[str, object] | None = None, *, deadline: float | None = None
@@ -215,32 +136,12 @@ class AgentSession:
             RequestError, RequestTimeout, ConnectionClosed, RemoteProtocolError: there is no result.
             TypeError, LocalProtocolError: as ``Connection.request``.
         """
-        return await self._server.link.ask(
-            lambda token: self._server.connection.request(
-                method, params, session=self.handle, deadline=deadline, token=token
-            )
-        )
+        return await self.link.ask(self._request(method, params, deadline))
 
-    async def _text(self, kind: str, text: str, message_id: str | None) -> None:
-        self._server.link.call(lambda: self._server.connection.update_text(self.handle, kind, message_id, delta=text))
-        await self._server.link.drained()
+    async def _say(self, kind: str, text: str, message_id: str | None) -> None:
+        self._update_text(kind, text, message_id)
+        await self.link.drained()
 
 
-class AgentTurn(AgentSession):
+class AgentTurn(AgentTurnFront[AgentSession], AgentSession):
     """A prompt to answer: what was asked, and everything that may be sent about its session."""
-
-    def __init__(self, server: Server, event: PromptRequested) -> None:
-        super().__init__(server, event.session)
-        self.event = event
-        self.cancelled = False
-        self.session = AgentSession(server, event.session)
-
-    @property
-    def text(self) -> str:
-        """The text of the prompt."""
-        return self.event.text
-
-    @property
-    def prompt(self) -> Sequence[Mapping[str, object]]:
-        """The content blocks of the prompt, as on the wire."""
-        return self.event.prompt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import nullcontext
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING
@@ -36,6 +37,8 @@ class Closer:
 
     def __init__(self, connection: ClientConnection, link: Link, grace: Grace) -> None:
         self.closing = AgentClosing(connection, grace, self._cancel, link.aclose)
+        # All of it runs on one loop.
+        self.lock = nullcontext()
         self._connection = connection
         self._link = link
         self._attempt: Attempt | None = None

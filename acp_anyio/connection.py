@@ -13,7 +13,8 @@ import traceback
 from collections import deque
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -30,9 +31,11 @@ from acp_core import (
     RequestAbandoned,
     RequestError,
     RequestSettled,
+    TurnCancelReceived,
     WriteFailed,
 )
 from acp_core.errors import handler_failed, request_cancelled
+from acp_core.front import nothing
 from acp_core.inbox import MIB, HandlerFailed, Inbox
 
 if TYPE_CHECKING:
@@ -41,11 +44,13 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from acp_core import Connection, Event, RequestReceived
+    from acp_core.front import Ask
     from acp_core.inbox import Channel
 
     from .process import AgentProcess
 
 T = TypeVar("T")
+P = ParamSpec("P")
 NEVER = float("-inf")
 WRITE_SIZE = 65536
 # Callers that only send wait while more than this is unsent.
@@ -96,11 +101,12 @@ class Link:
     Args:
         connection: the core; nobody else drains it.
         transport: a byte stream, or an object stream that keeps message boundaries.
-        act: what the front does with an event that needs it; it returns False for events it has no use for.
         on_event: told every event that nothing else consumes.
         close_grace: how long each wait of closing may take: a Grace, or seconds for all of them.
         process: the agent's process, when this side has started it.
-        keep: told how many bytes the next write has; what it gives is awaited before that.
+        keep: told how many bytes the next write has; what it gives is called, and awaited, before that.
+
+    ``act`` is what the front does with an event that needs it; it returns False for events it has no use for.
     """
 
     def __init__(
@@ -108,23 +114,21 @@ class Link:
         connection: Connection,
         transport: ByteStream | ObjectStream[bytes | str],
         *,
-        act: Callable[[Event], bool],
         on_event: Callable[[Event], None] | None = None,
         close_grace: float | Grace | None = None,
         process: AgentProcess | None = None,
-        pause_at: int = 1 * MIB,
-        full_at: int = 64 * MIB,
-        keep: Callable[[int], Awaitable[None] | None] | None = None,
+        inbox: Inbox | None = None,
+        keep: Callable[[int], Callable[[], object] | None] | None = None,
     ) -> None:
         self.connection = connection
-        self.inbox = Inbox(pause_at=pause_at, full_at=full_at)
+        self.inbox = inbox if inbox is not None else Inbox()
+        self.act: Callable[[Event], bool] = lambda event: False
         self.process = process
         self.over = anyio.Event()
         self._thread = threading.get_ident()
         self._closed_here = False
         self._gone = "it has ended"
         self._transport = transport
-        self._act = act
         self._on_event = on_event
         self.grace = Grace.of(close_grace) if close_grace is not None else Grace()
         self._keep = keep
@@ -154,7 +158,7 @@ class Link:
 
     # ── Calls into the core ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def call(self, intent: Callable[[], T]) -> T:
+    def call(self, intent: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Make an intent, then pump.
 
         Raises:
@@ -162,7 +166,7 @@ class Link:
                 side's own close it is the LocalProtocolError of the core.
         """
         try:
-            return intent()
+            return intent(*args, **kwargs)
         except LocalProtocolError as why:
             if why.rule not in GONE or self._closed_here:
                 raise
@@ -181,14 +185,14 @@ class Link:
                 if isinstance(event, PermissionAnswered):
                     self.cancel_handler(event.request_id)
                 continue
-            if isinstance(rest, (RequestAbandoned, CancelRequested)):
+            if isinstance(rest, (RequestAbandoned, CancelRequested, TurnCancelReceived)):
                 self.cancel_handler(rest.request_id)
             elif isinstance(rest, WriteFailed):
                 self._gone = rest.reason
             elif isinstance(rest, ConnectionOver):
                 self._gone = rest.reason
                 self.over.set()
-            if not self._act(rest):
+            if not self.act(rest):
                 self.report(rest)
         due = connection.next_deadline()
         if due == NEVER and self._sending:
@@ -245,25 +249,31 @@ class Link:
                 if not self._blocked[waiter]:
                     del self._blocked[waiter]
 
-    async def ask(self, intent: Callable[[Waiter], int]) -> object:
-        """Send a request and wait for its result. A cancelled caller has the request cancelled (rule 7).
+    def waiter(self) -> Waiter:
+        """Who waits for a request."""
+        return Waiter()
 
-        ``intent`` is given the token to send along and returns the request's id.
-        """
+    async def answer(self, waiter: Waiter) -> Event:
+        """Wait for the end of a request. Raises as ``wait``."""
+        await self.wait(waiter, lambda: waiter.event is not None)
+        assert waiter.event is not None
+        return waiter.event
+
+    async def ask(self, intent: Ask) -> object:
+        """Send a request and wait for its result. A cancelled caller has the request cancelled (rule 7)."""
         waiter = Waiter()
-        id = self.call(lambda: intent(waiter))
+        id = self.call(intent, token=waiter)
         try:
-            await self.wait(waiter, lambda: waiter.event is not None)
+            event = await self.answer(waiter)
         except anyio.get_cancelled_exc_class():
             self.quietly(lambda: self.connection.cancel_request(id))
             raise
-        event = waiter.event
         assert isinstance(event, RequestSettled)
         if event.error is not None:
             await self.fail(event.error)
         return event.result
 
-    async def fail(self, error: Exception) -> None:
+    async def fail(self, error: Exception) -> NoReturn:
         """Raise an error of the core, with the cause when it is that the agent's process has ended."""
         if isinstance(error, ConnectionClosed) and self.process is not None and not self._closed_here:
             await self.process.wait_ended(1.0)
@@ -289,21 +299,34 @@ class Link:
 
     # ── Handlers ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def spawn(self, event: RequestReceived, work: Callable[[], Awaitable[Callable[[], None]]]) -> None:
-        """Run a handler in a task of its own. ``work`` runs the owner's code and returns the call that answers."""
+    def spawn(
+        self,
+        event: RequestReceived,
+        work: Callable[[], object],
+        answer: Callable[[object], None],
+        over: Callable[[], object] = nothing,
+    ) -> None:
+        """Run a handler in a task of its own; see ``acp_core.front.Link``. ``work`` is plain or async."""
         assert self._tasks is not None
         scope = self._handlers[event.request_id] = anyio.CancelScope()
-        self._tasks.start_soon(self._handle, event, scope, work, name=f"acp {event.method}")
+        self._tasks.start_soon(self._handle, event, scope, work, answer, over, name=f"acp {event.method}")
 
     async def _handle(
-        self, event: RequestReceived, scope: anyio.CancelScope, work: Callable[[], Awaitable[Callable[[], None]]]
+        self,
+        event: RequestReceived,
+        scope: anyio.CancelScope,
+        work: Callable[[], object],
+        answer: Callable[[object], None],
+        over: Callable[[], object],
     ) -> None:
         HANDLING.set(scope)
-        answer: Callable[[], None] | None = None
+        reply: Callable[[], None] | None = None
         error = request_cancelled()
         try:
             with scope:
-                answer = await work()
+                found = work()
+                result = await found if inspect.isawaitable(found) else found
+                reply = partial(answer, result)
                 await self.drained()
         except RequestError as why:
             error = why
@@ -316,11 +339,24 @@ class Link:
             raise
         finally:
             self._handlers.pop(event.request_id, None)
-        wrong = self._try(answer if answer is not None else lambda: self._refuse(event, error))
+            over()
+        wrong = self._try(reply if reply is not None else lambda: self._refuse(event, error))
         if wrong is not None:
             told = self.failed(event, wrong)
             self._try(lambda: self._refuse(event, told))
         self.pump()
+
+    def tell(self, event: RequestReceived, work: Callable[[], object]) -> None:
+        """Run the owner's code in a task of its own; nobody is answered."""
+        self.start_soon(partial(self._tell, event, work))
+
+    async def _tell(self, event: RequestReceived, work: Callable[[], object]) -> None:
+        try:
+            found = work()
+            if inspect.isawaitable(found):
+                await found
+        except Exception as why:
+            self.failed(event, why)
 
     def _refuse(self, event: RequestReceived, error: RequestError) -> None:
         self.connection.respond_error(event.request_id, error.code, error.message, error.data)
@@ -354,9 +390,9 @@ class Link:
             finally:
                 self._working.remove(scope)
 
-    def cancel_handler(self, request_id: str) -> None:
+    def cancel_handler(self, request_id: str | None) -> None:
         """Cancel the handler of a request, if one is running."""
-        scope = self._handlers.get(request_id)
+        scope = self._handlers.get(request_id or "")
         if scope is not None:
             scope.cancel()
 
@@ -516,12 +552,13 @@ class Link:
                 # A connection that is over has -inf for its deadline and ends this loop.
                 await self._writer.pause()
 
-    async def _kept(self, keep: Callable[[int], Awaitable[None] | None], size: int) -> bool:
+    async def _kept(self, keep: Callable[[int], Callable[[], object] | None], size: int) -> bool:
         self._sending = True
         try:
-            stored = keep(size)
+            store = keep(size)
             # Storing takes time: who waits for what was handed over is told first.
             self.pump()
+            stored = store() if store is not None else None
             if inspect.isawaitable(stored):
                 await stored
         except Exception as why:

@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.streams.stapled import StapledByteStream
 
-from acp_core import AgentExited, AgentNotStarted, Grace
+from acp_core import AgentExited, AgentNotStarted, ConnectionClosed, Grace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from anyio.abc import Process
-
-    from acp_core import ConnectionClosed
 
 STDERR_TAIL = 64 * 1024
 # Seconds between two looks at whether what was killed has gone.
@@ -88,9 +86,15 @@ class AgentProcess:
         return cls(process, on_stderr, grace)
 
     @property
-    def tail(self) -> bytes:
+    def stderr_tail(self) -> bytes:
         """The end of what it wrote to stderr, at most 64 KiB."""
         return bytes(self._tail)
+
+    @property
+    def exit_cause(self) -> str | None:
+        """How it ended and what it said last, as a sentence; None while it runs."""
+        exited = self.exit_error(ConnectionClosed(""))
+        return exited.cause if exited is not None else None
 
     def exit_error(self, error: ConnectionClosed) -> AgentExited | None:
         """The error that tells how the process ended, in place of ``error``; None while it runs."""
@@ -103,7 +107,9 @@ class AgentProcess:
                 name = signal.Signals(-code).name
             except ValueError:
                 name = f"signal {-code}"
-        return AgentExited(error.reason, returncode=code, signal=name, stderr_tail=self.tail, dispatch=error.dispatch)
+        return AgentExited(
+            error.reason, returncode=code, signal=name, stderr_tail=self.stderr_tail, dispatch=error.dispatch
+        )
 
     async def wait_ended(self, seconds: float) -> None:
         """Wait for the process's end, and for the end of its stderr, for at most so long."""

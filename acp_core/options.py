@@ -5,11 +5,20 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Required, TypedDict
+    from typing import Protocol, Required, TypedDict
 
-    from .events import Event
+    from .closing import Grace
+    from .events import Event, RequestReceived
     from .limits import Limits
     from .methods import MethodTable
+
+    class Workspace(Protocol):
+        """What serves files and terminals of this machine, for one connection. Its functions block."""
+
+        @property
+        def handlers(self) -> Mapping[str, Callable[[RequestReceived], Mapping[str, object]]]: ...
+        def close(self) -> None: ...
+        def join(self) -> None: ...
 
     class ConnectionOptions(TypedDict, total=False):
         """What ``Connection`` takes besides its role."""
@@ -54,8 +63,29 @@ if TYPE_CHECKING:
         on_idle: str
         meta: Mapping[str, object] | None
 
+    class ConnectOptions(TypedDict, total=False):
+        """What ``connect`` and ``open_agent`` of every binding take, besides the owner's code (permissions, handlers,
+        elicitation, on_snapshot): what ``acp_core.front.client.ClientSetup`` takes."""
+
+        capabilities: Mapping[str, object] | None
+        info: Mapping[str, object] | None
+        workspace: Workspace | None
+        limits: Limits | None
+        methods: MethodTable
+        extensions: Iterable[str]
+        codec: Callable[[str], object] | None
+        on_event: Callable[[Event], None] | None
+        close_grace: float | Grace | None
+        pause_at: int
+        full_at: int
+        cycle_origins: Iterable[str]
+        restore: Mapping[str, object] | None
+        attach_deadline: float
+        tail_quiet: float
+        tail_max: float
+
     class AgentOptions(TypedDict, total=False):
-        """What ``acp_core.front.agent_connection`` takes besides the nonce and the agent."""
+        """What ``acp_core.front.agent.agent_connection`` takes besides the nonce and the agent."""
 
         limits: Limits | None
         methods: MethodTable

@@ -13,7 +13,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 from time import monotonic
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
 from acp_core.connection import Connection
 from acp_core.errors import (
@@ -24,11 +24,15 @@ from acp_core.errors import (
     RequestError,
     handler_failed,
 )
-from acp_core.events import ConnectionOver, Event, RequestReceived, WriteFailed
+from acp_core.events import ConnectionOver, Event, RequestReceived, RequestSettled, WriteFailed
+from acp_core.front import nothing
 from acp_core.inbox import Channel, HandlerFailed, Inbox
 from acp_core.state import OVER
 
 from .transport import Messages, Transport
+
+if TYPE_CHECKING:
+    from acp_core.front import Ask
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -81,6 +85,10 @@ class Waiter:
     def settle(self, event: Event) -> None:
         """The request has come to its end."""
         self.event = event
+        self.notify()
+
+    def notify(self) -> None:
+        """Wake who waits."""
         self.bell.ring()
 
 
@@ -101,7 +109,7 @@ class Driver:
         *,
         on_event: Callable[[Event], None] | None,
         explain: Callable[[ConnectionClosed], ConnectionClosed] | None = None,
-        keep: Callable[[int], Callable[[], None] | None] | None = None,
+        keep: Callable[[int], Callable[[], object] | None] | None = None,
     ) -> None:
         self.connection = connection
         self.transport = transport
@@ -143,7 +151,16 @@ class Driver:
     # ── Calls into the core ─────────────────────────────────────────────────────────────────────────────────────────
 
     def call(self, intent: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run something on the core, and pump."""
+        """Run something on the core, and pump. A connection that went away is a ConnectionClosed, not a rule that the
+        caller broke."""
+        try:
+            return self._locked(intent, *args, **kwargs)
+        except LocalProtocolError as why:
+            if why.rule not in GONE or self.closing:
+                raise
+            raise self.explained(ConnectionClosed(self._gone)) from why
+
+    def _locked(self, intent: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         with self._lock:
             self._holder = threading.get_ident()
             try:
@@ -161,20 +178,42 @@ class Driver:
             finally:
                 self._holder = 0
 
-    def intent(self, intent: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """``call`` for owners: a connection that went away is a ConnectionClosed, not a rule that they broke."""
-        try:
-            return self.call(intent, *args, **kwargs)
-        except LocalProtocolError as why:
-            if why.rule not in GONE or self.closing:
-                raise
-            raise self.explained(ConnectionClosed(self._gone)) from why
-
     def explained(self, error: Exception) -> Exception:
         """The error to raise for one of the core."""
         if isinstance(error, ConnectionClosed) and self._explain is not None and not self.closing:
             return self._explain(error)
         return error
+
+    def waiter(self) -> Waiter:
+        """Who waits for a request."""
+        return Waiter()
+
+    def ask(self, intent: Ask) -> object:
+        """Send a request and wait for its result. A caller that is interrupted cancels it.
+
+        Raises:
+            RequestError, RequestTimeout, RemoteProtocolError, ConnectionClosed: there is no result.
+            ConsumerTooSlow: see ``wait``; the request stays open.
+        """
+        waiter = Waiter()
+        id = self.call(intent, token=waiter)
+        try:
+            event = self.answer(waiter)
+        except ConsumerTooSlow:
+            raise
+        except BaseException:
+            with contextlib.suppress(ACPError):
+                self.call(self.connection.cancel_request, id)
+            raise
+        assert isinstance(event, RequestSettled)
+        if event.error is not None:
+            self.fail(event.error)
+        return event.result
+
+    def fail(self, error: Exception) -> NoReturn:
+        """Raise an error of the core, with what is known of its cause."""
+        told = self.explained(error)
+        raise told from (error if told is not error else None)
 
     def wait(self, bell: Bell, ready: Callable[[], T | None], *, counts: bool = True) -> T:
         """Block until ``ready`` gives something; it is called with the lock held. ``bell`` rings when it may.
@@ -381,7 +420,7 @@ class Driver:
             else:
                 self._writable.wait()
 
-    def _output(self) -> tuple[bytes, Callable[[], None] | None]:
+    def _output(self) -> tuple[bytes, Callable[[], object] | None]:
         # All of it where a snapshot is kept: what that calls answered leaves with the write it is stored for.
         data = self.connection.data_to_send(monotonic(), WRITE_SIZE if self._keep is None else None)
         self._sending = bool(data)
@@ -406,32 +445,68 @@ class Driver:
                 if isinstance(event, ConnectionOver):
                     return
 
-    def spawn(self, event: RequestReceived, job: Callable[[], None]) -> None:
-        """Answer a request of the peer in a thread of its own. The lock is held. ``job`` answers, or raises."""
+    def spawn(
+        self,
+        event: RequestReceived,
+        work: Callable[[], object],
+        answer: Callable[[object], None],
+        over: Callable[[], object] = nothing,
+    ) -> None:
+        """Answer a request of the peer in a thread of its own; see ``acp_core.front.Link``. The lock is held."""
 
         def body() -> None:
             try:
-                job()
+                self.call(answer, work())
             except RequestError as why:
                 self._refuse(event, why)
             except BaseException as why:
                 self._refuse(event, handler_failed())
                 late = isinstance(why, LocalProtocolError) and why.rule in (*GONE, "request.answered")
                 if not late and not isinstance(why, ConnectionClosed):
-                    with self._lock:
-                        self.report(HandlerFailed(why, event))
+                    self._failed(event, why)
+            finally:
+                over()
+
+        try:
+            self._start(event, body)
+        except RuntimeError as why:
+            over()
+            error = handler_failed()
+            self.connection.respond_error(event.request_id, error.code, error.message, error.data)
+            self.report(HandlerFailed(why, event))
+
+    def tell(self, event: RequestReceived, work: Callable[[], object]) -> None:
+        """Run the owner's code in a thread of its own; nobody is answered. The lock is held."""
+
+        def body() -> None:
+            try:
+                work()
+            except BaseException as why:
+                self._failed(event, why)
+
+        try:
+            self._start(event, body)
+        except RuntimeError as why:
+            self.report(HandlerFailed(why, event))
+
+    def _start(self, event: RequestReceived, body: Callable[[], None]) -> None:
+        def run() -> None:
+            try:
+                body()
             finally:
                 with self._lock:
                     self._handlers.discard(threading.current_thread())
 
-        thread = threading.Thread(target=body, name=f"acp {event.key or event.method}", daemon=True)
+        thread = threading.Thread(target=run, name=f"acp {event.key or event.method}", daemon=True)
         self._handlers.add(thread)
         try:
             thread.start()
-        except RuntimeError as why:
+        except RuntimeError:
             self._handlers.discard(thread)
-            error = handler_failed()
-            self.connection.respond_error(event.request_id, error.code, error.message, error.data)
+            raise
+
+    def _failed(self, event: Event, why: BaseException) -> None:
+        with self._lock:
             self.report(HandlerFailed(why, event))
 
     def _refuse(self, event: RequestReceived, error: RequestError) -> None:

@@ -13,13 +13,16 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from acp_core import AgentExited, AgentNotStarted, ConnectionClosed, Grace, Policy
 
-from .client import Agent, Ask, ConnectOptions
+from .client import Agent, client_setup
 from .connection import JOIN, join
 from .transport import POLLS, PollTransport, StreamTransport
+
+if TYPE_CHECKING:
+    from .options import Ask, ConnectOptions
 
 TAIL = 64 * 1024
 # Seconds between two looks at whether what was killed has gone.
@@ -264,9 +267,10 @@ def open_agent(
         AgentNotStarted: the process cannot be started.
         TypeError, LocalProtocolError: an argument is wrong.
     """
-    process = Process(command, cwd=cwd, env=env, on_stderr=on_stderr, grace=options.get("close_grace"))
+    setup = client_setup(permissions, **options)
+    process = Process(command, cwd=cwd, env=env, on_stderr=on_stderr, grace=setup.grace)
     try:
-        return Agent(process.transport, permissions=permissions, process=process, **options)
+        return Agent(setup, process.transport, process)
     except BaseException:
         process.kill()
         process.transport.close()

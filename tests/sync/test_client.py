@@ -53,7 +53,7 @@ Opened = tuple[acp_sync.Agent, acp_sync.Session, Peer]
 
 def interrupt(agent: acp_sync.Agent) -> None:
     """Ctrl-C, once the main thread waits for the agent."""
-    until(lambda: agent._driver.inbox.waiters)
+    until(lambda: agent.link.inbox.waiters)
     os.kill(os.getpid(), signal.SIGINT)
 
 
@@ -198,7 +198,7 @@ def test_an_interrupt_inside_the_core_ends_the_connection(opened: Opened) -> Non
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        agent._driver.call(interrupted)
+        agent.link.call(interrupted)
     with pytest.raises(ConnectionClosed, match="interrupted inside the core"):
         turn.result()
 
@@ -259,10 +259,10 @@ def test_reading_pauses_when_nobody_reads_and_goes_on(peer: Peer) -> None:
             peer.end_turn(prompt)
 
         flooding = Script(flood)
-        until(lambda: agent._driver.inbox.paused)
-        size = agent._driver.inbox.size
+        until(lambda: agent.link.inbox.paused)
+        size = agent.link.inbox.size
         threading.Event().wait(0.1)
-        assert agent._driver.inbox.size == size <= (64 + 256) * KIB
+        assert agent.link.inbox.size == size <= (64 + 256) * KIB
         assert flooding.running
         assert sum(isinstance(event, AgentMessageChunk) for event in turn) == count
         flooding.done()
@@ -325,7 +325,7 @@ def test_a_hundred_thousand_updates_stay_bounded(opened: Opened) -> None:
     seen = largest = 0
     for event in turn:
         seen += isinstance(event, AgentMessageChunk)
-        largest = max(largest, agent._driver.inbox.size)
+        largest = max(largest, agent.link.inbox.size)
     script.done()
     assert seen == count
     assert largest <= (1024 + 512) * KIB

@@ -1,0 +1,25 @@
+"""What ``connect`` and ``open_agent`` take. For type checkers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from typing import TypeAlias
+
+    from acp_core import ElicitationRequested, PermissionOption, PermissionRequested, RequestReceived
+    from acp_core import options as core
+    from acp_core.elicitation import Answer
+
+    Choice: TypeAlias = PermissionOption | str | None
+    Ask: TypeAlias = Callable[[PermissionRequested], Awaitable[Choice] | Choice]
+    Result: TypeAlias = Mapping[str, object] | None
+    Handler: TypeAlias = Callable[[RequestReceived], Awaitable[Result] | Result]
+
+    class ConnectOptions(core.ConnectOptions, total=False):
+        """Besides the transport and ``permissions``; see ``connect``."""
+
+        handlers: Mapping[str, Handler] | None
+        elicitation: Mapping[str, Callable[[ElicitationRequested], Awaitable[Answer] | Answer]] | None
+        on_snapshot: Callable[[dict[str, object], int], Awaitable[None] | None] | None

@@ -1,0 +1,268 @@
+"""The agent's front: an object with the methods it serves, its sessions and turns, and who calls which method."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ..agent import AgentConnection, ServedSession
+from ..errors import not_served
+from ..events import (
+    CancelRequested,
+    ConnectionOver,
+    PromptRequested,
+    RequestAbandoned,
+    RequestReceived,
+    TurnCancelReceived,
+    get_object,
+    get_str,
+)
+from ..methods import V1
+from . import plain_dict
+from .client import attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ..events import Event
+    from ..limits import Limits
+    from ..methods import MethodTable
+    from . import Ask, JsonObject, Link
+
+SessionT = TypeVar("SessionT", bound="AgentSessionFront")
+
+# The method of an agent that serves each row of the method table, by the row's key; "" is every other request.
+SERVED = {
+    "session_prompt": "prompt",
+    "session_new": "new_session",
+    "session_load": "load_session",
+    "session_resume": "resume_session",
+    "session_list": "list_sessions",
+    "session_close": "close_session",
+    "session_delete": "delete_session",
+    "session_set_mode": "set_mode",
+    "session_set_config_option": "set_config_option",
+    "authenticate": "authenticate",
+    "logout": "logout",
+    "": "extension",
+}
+# These take the session as a second argument.
+REOPENS = ("session_load", "session_resume")
+
+
+def method_for(agent: object, key: str) -> Callable[..., object] | None:
+    """The method of an agent that serves a key, or None. ``cancel`` is told of cancels, and serves no key."""
+    method: object = getattr(agent, "cancel" if key == "cancel" else SERVED.get(key, SERVED[""]), None)
+    return method if callable(method) else None
+
+
+def agent_connection(
+    nonce: str,
+    agent: object,
+    *,
+    limits: Limits | None = None,
+    methods: MethodTable = V1,
+    extensions: Iterable[str] = (),
+    codec: Callable[[str], object] | None = None,
+    info: Mapping[str, object] | None = None,
+    capabilities: Mapping[str, object] | None = None,
+    auth_methods: Sequence[Mapping[str, object]] | None = None,
+) -> AgentConnection:
+    """The connection of an object with the methods it serves: what is defined is advertised, and ``capabilities`` are
+    merged over that. The rest is as in ``AgentConnection``.
+
+    Raises:
+        TypeError: the agent has no ``prompt``, or an argument has a wrong type.
+        LocalProtocolError: an argument is wrong.
+    """
+    if method_for(agent, "session_prompt") is None:
+        raise TypeError(f"an agent needs a method prompt(turn); {type(agent).__name__} has none")
+    served = (key for key in SERVED if method_for(agent, key) is not None)
+    return AgentConnection(
+        nonce=nonce,
+        limits=limits,
+        methods=methods,
+        extensions=extensions,
+        codec=codec,
+        capabilities=merged(methods.advertised(served), plain_dict(capabilities) or {}),
+        info=plain_dict(info),
+        auth_methods=[dict(method) for method in auth_methods or ()],
+    )
+
+
+def answer_of(event: RequestReceived, result: object, new_id: Callable[[], str]) -> JsonObject | None:
+    """What a method of an agent returned, as the result of the request. A new session's may be its id, or None for one
+    that is made by ``new_id``.
+
+    Raises:
+        TypeError: it is neither a mapping nor None.
+    """
+    if event.key == "session_new":
+        result = {"sessionId": result} if isinstance(result, str) else result
+        return {"sessionId": new_id(), **(plain_dict(result) or {})}
+    return plain_dict(result)
+
+
+def chosen_option(result: object) -> str | None:
+    """The option in the result of a permission request; None for cancelled, and for what is no such result."""
+    return get_str(get_object(result, "outcome"), "optionId") if isinstance(result, dict) else None
+
+
+def merged(base: Mapping[str, object], over: Mapping[str, object]) -> JsonObject:
+    """``over`` laid over ``base``, object by object."""
+    result = dict(base)
+    for name, value in over.items():
+        below, above = result.get(name), value
+        result[name] = merged(below, above) if isinstance(below, dict) and isinstance(above, dict) else above
+    return result
+
+
+# ── What a method of an agent is given ──────────────────────────────────────────────────────────────────────────────
+
+
+class AgentSessionFront:
+    """A session that the agent serves. ``handle`` is the core's."""
+
+    def __init__(self, link: Link[object], connection: AgentConnection, handle: object) -> None:
+        assert isinstance(handle, ServedSession)
+        self.link = link
+        self.connection = connection
+        self.handle = handle
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.session_id!r})"
+
+    @property
+    def session_id(self) -> str:
+        """The id that this agent gave it."""
+        return self.handle.session_id or ""
+
+    @property
+    def cwd(self) -> str:
+        """The absolute working directory that the client gave."""
+        return self.handle.cwd
+
+    def _update(self, update: Mapping[str, object]) -> None:
+        self.link.call(self.connection.update, self.handle, dict(update))
+
+    def _update_text(self, kind: str, text: str, message_id: str | None) -> None:
+        self.link.call(self.connection.update_text, self.handle, kind, message_id, delta=text)
+
+    def _permission(
+        self, tool_call: Mapping[str, object], options: Sequence[Mapping[str, object]], deadline: float | None
+    ) -> Ask:
+        offers = [dict(option) for option in options]
+        return partial(self.connection.ask_permission, self.handle, dict(tool_call), offers, deadline=deadline)
+
+    def _request(self, method: str, params: Mapping[str, object] | None, deadline: float | None) -> Ask:
+        return partial(self.connection.request, method, plain_dict(params), session=self.handle, deadline=deadline)
+
+
+class AgentTurnFront(AgentSessionFront, Generic[SessionT]):
+    """One prompt to answer. ``event`` is the request, ``session`` its session, which outlives the turn. ``cancelled``
+    says that the client has cancelled it, or has gone: stop, and return. ``cancelled`` is answered then."""
+
+    def __init__(self, session: SessionT, event: PromptRequested) -> None:
+        super().__init__(session.link, session.connection, session.handle)
+        self.session = session
+        self.event = event
+        self.cancelled = False
+
+    @property
+    def text(self) -> str:
+        """The text of the prompt."""
+        return self.event.text
+
+    @property
+    def prompt(self) -> Sequence[Mapping[str, object]]:
+        """The content blocks of the prompt, as on the wire."""
+        return self.event.prompt
+
+    def mark_cancelled(self) -> None:
+        """For the desk: the client has cancelled it, or has gone."""
+        self.cancelled = True
+
+
+# ── What the client asks ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class AgentDesk(Generic[SessionT]):
+    """Gives each request to the agent's method.
+
+    Args:
+        link: runs the connection.
+        connection: see ``agent_connection``.
+        agent: an object with the methods it serves.
+        session, turn: the binding's classes.
+        new_id: makes the id of a session whose agent gave none.
+    """
+
+    def __init__(
+        self,
+        link: Link[object],
+        connection: AgentConnection,
+        agent: object,
+        *,
+        session: Callable[[Link[object], AgentConnection, object], SessionT],
+        turn: Callable[[SessionT, PromptRequested], AgentTurnFront[SessionT]],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._link = link
+        self._connection = connection
+        self._agent = agent
+        self._session = session
+        self._turn = turn
+        self._new_id = new_id
+        self._turns: dict[str, AgentTurnFront[SessionT]] = {}
+
+    def act(self, event: Event) -> bool:
+        """Take a request or a cancel; see ``Link``. One that nobody serves is answered here, and reported."""
+        if isinstance(event, RequestReceived):
+            return self._serve(event)
+        if isinstance(event, (TurnCancelReceived, CancelRequested, RequestAbandoned)):
+            self._cancel(event.request_id or "")
+        elif isinstance(event, ConnectionOver):
+            for request_id in [*self._turns]:
+                self._cancel(request_id)
+        return False
+
+    def _serve(self, event: RequestReceived) -> bool:
+        method = method_for(self._agent, event.key)
+        if method is None and event.key == "session_new":
+            method = no_opinion
+        if method is None:
+            error = not_served(event.method)
+            attempt(self._connection.respond_error, event.request_id, error.code, error.message, error.data)
+            return False
+        if isinstance(event, PromptRequested):
+            turn = self._turn(self._session(self._link, self._connection, event.session), event)
+            self._turns[event.request_id] = turn
+            over = partial(self._turns.pop, event.request_id, None)
+            self._link.spawn(event, partial(method, turn), partial(self._end_turn, turn), over)
+            return True
+        reopens = event.key in REOPENS
+        rest = (self._session(self._link, self._connection, event.session),) if reopens else ()
+        self._link.spawn(event, partial(method, event, *rest), partial(self._answer, event))
+        return True
+
+    def _cancel(self, request_id: str) -> None:
+        turn = self._turns.get(request_id)
+        if turn is None or turn.cancelled:
+            return
+        turn.mark_cancelled()
+        notice = method_for(self._agent, "cancel")
+        if notice is not None:
+            self._link.tell(turn.event, partial(notice, turn))
+
+    def _end_turn(self, turn: AgentTurnFront[SessionT], stop_reason: object) -> None:
+        if stop_reason is not None and not isinstance(stop_reason, str):
+            raise TypeError(f"prompt() gave {type(stop_reason).__name__}, not a stop reason or None")
+        reason = "cancelled" if turn.cancelled else stop_reason or "end_turn"
+        self._connection.end_turn(turn.event.request_id, reason)
+
+    def _answer(self, event: RequestReceived, result: object) -> None:
+        self._connection.respond(event.request_id, answer_of(event, result, self._new_id))
+
+
+def no_opinion(request: RequestReceived) -> None:
+    """A new session of an agent that does not define ``new_session``."""
