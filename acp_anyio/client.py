@@ -232,10 +232,14 @@ class Agent(AgentFront[Waiter, "Session", "Turn"]):
         self._notify(method, params, session)
         await self.link.drained()
 
-    async def close(self) -> None:
+    async def close(self, *, cancel: bool = True) -> None:
         """Take no new turn, cancel those in flight and wait for their results, settle everything, write what is left,
         end the agent's input, wait for its process, ask its group to terminate, kill it; then release what hangs on it.
         Every wait is one of ``close_grace``.
+
+        ``cancel=False`` is for an owner who hands over to another one, on a transport that outlives this connection: no
+        turn is cancelled and nothing that the agent has asked is answered, so that the turns run on. Take the
+        ``snapshot`` before; see docs/closing.md.
 
         A second call joins the first, and one after a failure does what is left. A cancelled call kills the agent at
         once. Also done at the end of the block; if that is left by an exception, no turn is cancelled first.
@@ -244,7 +248,7 @@ class Agent(AgentFront[Waiter, "Session", "Turn"]):
             ExceptionGroup: what failed, in the order of the steps. A turn that did not end when it was cancelled is no
                 failure once the agent has ended; ``closing.failures`` has it.
         """
-        await self._closer.close()
+        await self._closer.close(cancel)
 
     @asynccontextmanager
     async def _block(self) -> AsyncIterator[None]:

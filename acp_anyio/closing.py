@@ -44,9 +44,10 @@ class Closer:
         self._attempt: Attempt | None = None
         self._wake = Waiter()
 
-    async def close(self) -> None:
+    async def close(self, cancel: bool) -> None:
         """Take no new turn; begin an attempt or join the one under way, and wait for its end. When everything is
-        released, nothing is done. A step that calls it does not wait for its own end.
+        released, nothing is done. A step that calls it does not wait for its own end. Who begins says whether turns in
+        flight are cancelled.
 
         Raises:
             ExceptionGroup: what failed.
@@ -58,6 +59,7 @@ class Closer:
         if attempt is None or attempt.over.is_set():
             if self.closing.plan.closed:
                 return
+            self.closing.cancels = cancel
             begun = Attempt()
             self._link.start_soon(lambda: self._drive(begun))
             attempt = self._attempt = begun
@@ -76,8 +78,8 @@ class Closer:
             raise attempt.error
 
     async def _cancel(self) -> None:
-        self._link.call(self.closing.cancel_turns)
-        await self._link.wait(self._link.moved, lambda: not self._connection.busy_sessions)
+        self._link.call(self.closing.leave_turns)
+        await self._link.wait(self._link.moved, lambda: self.closing.turns_left)
 
     async def _drive(self, attempt: Attempt) -> None:
         closing = self.closing

@@ -152,6 +152,7 @@ class ClientConnection(ReattachingClient):
         self._cycle_origins = frozenset(cycle_origins)
         self._admission = admission
         self._turns_refused = False
+        self._hands_over = False
 
     # ── Getters ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -258,6 +259,12 @@ class ClientConnection(ReattachingClient):
     def refuse_turns(self) -> None:
         """Take no new turn from here on: the first step of closing. Turns in flight go on. A second call is a no-op."""
         self._turns_refused = True
+
+    def hand_over(self) -> None:
+        """Leave the agent to another owner: no turn is taken from here on, and ``close`` answers nothing that is open,
+        so that turns in flight run on. Take the other owner's ``snapshot()`` before ``close``. A second call is a
+        no-op."""
+        self._turns_refused = self._hands_over = True
 
     def cancel_turn(
         self, session: Session | str, *, deadline: float = 2.0, then: str = REPORT, close_deadline: float = 10.0
@@ -950,6 +957,8 @@ class ClientConnection(ReattachingClient):
             super()._cancel_asked(request, at)
 
     def _closing(self) -> None:
+        if self._hands_over:
+            return
         # No session will be named any more: what was held for one is answered as a stranger's.
         self._creating = 0
         self._release_held(None, self._now)
@@ -958,7 +967,9 @@ class ClientConnection(ReattachingClient):
                 self._leave_questions(self._window, session, self._now)
 
     def _close_peer_request(self, request: PeerRequest) -> None:
-        if request.method.key == "session_request_permission":
+        if self._hands_over:
+            self._abandon(request, "it was left to another owner", self._now)
+        elif request.method.key == "session_request_permission":
             self._answer_permission(request, "close", DENY, None, self._now)
         else:
             super()._close_peer_request(request)

@@ -377,20 +377,22 @@ class AgentClosing:
     to run the steps, to wait until the next deadline or the next end, and to tell whoever called.
 
     There are two steps from the start: ``CANCEL`` cancels the turns in flight, ``AGENT`` ends the agent after that.
+    Where ``cancels`` is false the turns are left to another owner instead, who goes on with a snapshot.
 
     Args:
         connection: the agent's.
         grace: how long each wait may take.
-        cancel: ends when no turn is in flight any more, once ``cancel_turns`` was called.
+        cancel: ends when ``turns_left`` is true, once ``leave_turns`` was called.
         agent: ends the connection and the process, by the waits of ``grace``.
     """
 
-    __slots__ = ("_connection", "_ended", "grace", "plan", "steps")
+    __slots__ = ("_connection", "_ended", "cancels", "grace", "plan", "steps")
 
     def __init__(
         self, connection: ClientConnection, grace: Grace, cancel: Callable[[], object], agent: Callable[[], object]
     ) -> None:
         self.grace = grace
+        self.cancels = True
         self.plan = ClosingPlan()
         self.steps: dict[str, Callable[[], object]] = {CANCEL: cancel, AGENT: agent}
         self._connection = connection
@@ -420,12 +422,15 @@ class AgentClosing:
         self.steps[name] = step
         return name
 
-    def cancel_turns(self) -> None:
-        """Cancel every turn in flight, each though others cannot be.
+    def leave_turns(self) -> None:
+        """Cancel every turn in flight, each though others cannot be; or leave all of them to another owner.
 
         Raises:
             ExceptionGroup: some cannot be: nothing can be written any more.
         """
+        if not self.cancels:
+            self._connection.hand_over()
+            return
         errors: list[Exception] = []
         for session in self._connection.busy_sessions:
             try:
@@ -435,6 +440,11 @@ class AgentClosing:
                 errors.append(why)
         if errors:
             raise ExceptionGroup("turns cannot be cancelled", errors)
+
+    @property
+    def turns_left(self) -> bool:
+        """The turns need nothing more of this owner: none is in flight, or what it has said to them is written."""
+        return not (self._connection.busy_sessions if self.cancels else self._connection.output_bytes)
 
     def begin(self, now: float) -> list[str]:
         """Start an attempt. Returns the steps to start now."""

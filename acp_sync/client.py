@@ -271,10 +271,14 @@ class Agent(AgentFront[Waiter, Session, Turn]):
         self.link.pace(lambda: False)
         self._notify(method, params, session)
 
-    def close(self) -> None:
+    def close(self, *, cancel: bool = True) -> None:
         """Take no new turn, cancel those in flight and wait for their results, settle everything, write what is left,
         end the agent's input, wait for its process, ask its group to terminate, kill it; then release what hangs on it.
         Every wait is one of ``close_grace``.
+
+        ``cancel=False`` is for an owner who hands over to another one, on a transport that outlives this connection: no
+        turn is cancelled and nothing that the agent has asked is answered, so that the turns run on. Take the
+        ``snapshot`` before; see docs/closing.md.
 
         A second call joins the first, and one after a failure does what is left. An interrupted call
         (KeyboardInterrupt) kills the agent at once. Also done at the end of the block; if that is left by an
@@ -285,7 +289,7 @@ class Agent(AgentFront[Waiter, Session, Turn]):
                 failure once the agent has ended; ``closing.failures`` has it.
         """
         try:
-            self._closer.close()
+            self._closer.close(cancel)
         finally:
             if self.closing.states[AGENT_STEP] == STEP_DONE:
                 self._finalizer.detach()

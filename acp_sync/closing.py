@@ -41,9 +41,10 @@ class Closer:
         self._threads: dict[str, threading.Thread] = {}
         self._inside: set[threading.Thread] = set()
 
-    def close(self) -> None:
+    def close(self, cancel: bool) -> None:
         """Take no new turn; begin an attempt or join the one under way, and wait for its end. When everything is
-        released, nothing is done. A step that calls it does not wait for its own end.
+        released, nothing is done. A step that calls it does not wait for its own end. Who begins says whether turns in
+        flight are cancelled.
 
         Raises:
             ExceptionGroup: what failed.
@@ -55,7 +56,7 @@ class Closer:
         WAITING.add(me)
         try:
             self._driver.call(self._connection.refuse_turns)
-            attempt = self._begin()
+            attempt = self._begin(cancel)
             while attempt is not None and not attempt.over.wait(SLICE):
                 pass
         except BaseException:
@@ -74,8 +75,8 @@ class Closer:
     # ── What is done ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _cancel(self) -> None:
-        self._driver.call(self.closing.cancel_turns)
-        self._driver.until(lambda: not self._connection.busy_sessions)
+        self._driver.call(self.closing.leave_turns)
+        self._driver.until(lambda: self.closing.turns_left)
 
     def _end(self) -> None:
         driver = self._driver
@@ -100,12 +101,13 @@ class Closer:
 
     # ── How it is run ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _begin(self) -> Attempt | None:
+    def _begin(self, cancel: bool) -> Attempt | None:
         with self.lock:
             if self._attempt is not None and not self._attempt.over.is_set():
                 return self._attempt
             if self.closing.plan.closed:
                 return None
+            self.closing.cancels = cancel
             attempt = self._attempt = Attempt(self._drive)
             try:
                 attempt.thread.start()

@@ -89,7 +89,9 @@ class AgentLike(Protocol):
     def restored(self) -> list[tuple[SessionLike, TurnLike | None]]: ...
     def snapshot(self) -> dict[str, object]: ...
     def answer_permission(self, request_id: str, option: str | None) -> None: ...
-    def close(self) -> None: ...
+    def respond(self, request_id: str, result: Mapping[str, object] | None = None) -> None: ...
+    def respond_error(self, request_id: str, code: int, message: str, data: object = None) -> None: ...
+    def close(self, *, cancel: bool = True) -> None: ...
 
 
 class Binding(Protocol):
@@ -321,9 +323,17 @@ class LoopAgent:
         """As in the binding."""
         self._loop.run(self._agent.answer_permission, request_id, option)
 
-    def close(self) -> None:
+    def respond(self, request_id: str, result: Mapping[str, object] | None = None) -> None:
         """As in the binding."""
-        self._loop.call(self._agent.close)
+        self._loop.run(self._agent.respond, request_id, result)
+
+    def respond_error(self, request_id: str, code: int, message: str, data: object = None) -> None:
+        """As in the binding."""
+        self._loop.run(self._agent.respond_error, request_id, code, message, data)
+
+    def close(self, **options: bool) -> None:
+        """As in the binding."""
+        self._loop.call(self._agent.close, **options)
 
 
 class LoopSession:

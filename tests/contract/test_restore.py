@@ -7,8 +7,17 @@ from typing import Any
 
 import pytest
 
-from acp_core import AgentMessageChunk, ConnectionClosed, RequestTimeout, TailOver, TurnEnded, Update, compare_tail
-from tests.contract.harness import Bench, JsonObject, Peer, get
+from acp_core import (
+    AgentMessageChunk,
+    ConnectionClosed,
+    LocalProtocolError,
+    RequestTimeout,
+    TailOver,
+    TurnEnded,
+    Update,
+    compare_tail,
+)
+from tests.contract.harness import Bench, JsonObject, Peer, get, wait_until
 
 TAIL: dict[str, Any] = {"tail_quiet": 0.05}
 
@@ -102,8 +111,95 @@ def restored(bench: Bench, ours: Any, peer: Peer, snapshot: dict[str, object], *
 
 
 def open_requests(snapshot: dict[str, object]) -> list[str]:
-    rows: Any = snapshot["openRequests"]
-    return [row["requestId"] for row in rows]
+    return [str(row["requestId"]) for row in rows(snapshot, "openRequests")]
+
+
+def test_every_request_of_an_earlier_owner_can_be_answered(bench: Bench) -> None:
+    """Not permissions alone: with a result or an error, by the ids of the snapshot."""
+    held, release = bench.event(), bench.event()
+
+    def hold(request: object) -> None:
+        held.set()
+        release.wait(20)
+
+    agent, session, peer = bench.session(handlers={"_x/one": hold, "_x/two": hold})
+    session.prompt("hi")
+    prompt = peer.prompted()
+    asked = [{"id": id, "method": f"_x/{id}", "params": {"sessionId": "s1"}} for id in ("one", "two")]
+    peer.send(*asked)
+    wait_until(lambda: agent.connection.open_peer_requests == 2)
+    assert held.wait(20)
+    snapshot = json.loads(json.dumps(agent.snapshot()))
+    agent.close(cancel=False)
+    release.set()
+    assert peer.rest() == []
+    ours, peer = bench.pair()
+    peer.raw(kept(*asked))
+    agent, peer = restored(bench, ours, peer, snapshot)
+    bench.wait_seen(TailOver)
+    one, two = open_requests(snapshot)
+    agent.respond(one, {"answer": 42})
+    agent.respond_error(two, -32000, "no", {"why": "late"})
+    assert peer.sock.recv(1) == b"\n"
+    assert peer.read() == {"jsonrpc": "2.0", "id": "one", "result": {"answer": 42}}
+    assert peer.read()["error"] == {"code": -32000, "message": "no", "data": {"why": "late"}}
+    with pytest.raises(LocalProtocolError) as caught:
+        agent.respond(one)
+    assert caught.value.rule == "request.unknown"
+    peer.end({"id": prompt["id"]})
+    ((_, turn),) = agent.restored
+    assert turn is not None
+    assert turn.result().stop_reason == "end_turn"
+
+
+def test_an_owner_that_hands_over_leaves_its_turns_to_the_next_one(bench: Bench) -> None:
+    snapshots: list[dict[str, object]] = []
+    asked, release = bench.event(), bench.event()
+
+    def ask(request: object) -> None:
+        asked.set()
+        release.wait(20)
+
+    agent, session, peer = bench.session(on_snapshot=lambda value, size: snapshots.append(value), permissions=ask)
+    result = bench.spawn(session.prompt("hi").result)
+    prompt = peer.prompted()
+    question = peer.permission(0)
+    peer.send(peer.chunk("seen"), question)
+    assert asked.wait(20)
+    snapshot = json.loads(json.dumps(agent.snapshot()))
+    agent.close(cancel=False)
+    release.set()
+    assert agent.closing.closed
+    assert agent.closing.failures == {}
+    assert isinstance(result.exception(20), ConnectionClosed)
+    # No cancel, no answer; and what was stored last is still what the next owner needs.
+    assert peer.rest() == []
+    assert [row["promptId"] for row in rows(snapshots[-1], "sessions")] == [prompt["id"]]
+    ours, peer = bench.pair()
+    peer.raw(kept(peer.chunk("seen"), question))
+    agent, peer = restored(bench, ours, peer, snapshot)
+    ((_, turn),) = agent.restored
+    assert turn is not None
+    bench.wait_seen(TailOver)
+    agent.answer_permission(open_requests(snapshot)[0], "yes")
+    assert peer.sock.recv(1) == b"\n"
+    assert peer.read()["id"] == 0
+    peer.send({"id": prompt["id"], "result": {"stopReason": "end_turn"}})
+    assert turn.result().stop_reason == "end_turn"
+
+
+def test_what_is_said_is_written_before_a_hand_over(bench: Bench) -> None:
+    agent, session, peer = bench.session()
+    session.prompt("x" * 1_000_000)
+    job = bench.spawn(agent.close, cancel=False)
+    assert len(peer.prompted()["params"]["prompt"][0]["text"]) == 1_000_000
+    get(job)
+    assert peer.rest() == []
+
+
+def rows(snapshot: dict[str, object], name: str) -> list[dict[str, object]]:
+    found: Any = snapshot[name]
+    return [*found]
 
 
 def test_a_turn_whose_end_is_gone_does_not_hang(bench: Bench) -> None:

@@ -6,9 +6,19 @@ import math
 
 import pytest
 
-from acp_core import Admission, ClosingPlan, Grace, LocalProtocolError, StepTimeout
+from acp_core import (
+    Admission,
+    ClosingPlan,
+    ConnectionClosed,
+    ConnectionOver,
+    Grace,
+    LocalProtocolError,
+    RequestAbandoned,
+    StepTimeout,
+    TurnFailed,
+)
 from acp_core.closing import AgentClosing
-from tests.core.helpers import ClientDriver, idle_client
+from tests.core.helpers import ClientDriver, idle_client, one, only, permission, request
 from tests.core.owner import BRIDGE, CANCEL, COMMAND, CREDENTIAL, RUNTIME, STEPS, Owner
 
 OTHERS = (COMMAND, BRIDGE, CREDENTIAL)
@@ -552,7 +562,7 @@ def test_P11_an_agent_is_closed_after_its_turns_and_before_what_hangs_on_it() ->
     assert closing.add(lambda: order.append("lock"), "lock", "agent", "success", 3.0) == "lock"
     assert closing.plan.bound == 1.0 + closing.grace.total + 3.0
     assert closing.begin(0.0) == ["cancel"]
-    closing.cancel_turns()
+    closing.leave_turns()
     assert cancels(driver) == 1
     assert closing.go_on(0.5) == []
     closing.ended("cancel", None)
@@ -568,7 +578,7 @@ def test_P11_an_agent_is_closed_after_its_turns_and_before_what_hangs_on_it() ->
 def test_P12_every_turn_is_cancelled_with_a_bound_beyond_that_of_the_step() -> None:
     closing, driver = agent_closing()
     closing.begin(driver.now)
-    closing.cancel_turns()
+    closing.leave_turns()
     driver.sent()
     driver.drain()
     assert closing.plan.next_deadline() == driver.now + 1.0
@@ -580,11 +590,35 @@ def test_P12_a_turn_that_cannot_be_cancelled_keeps_no_other_from_it() -> None:
     closing, driver = agent_closing()
     driver.conn.send_failed("pipe", driver.now)
     with pytest.raises(ExceptionGroup) as caught:
-        closing.cancel_turns()
+        closing.leave_turns()
     assert [type(one) for one in caught.value.exceptions] == [LocalProtocolError]
     closing, driver = agent_closing(turn=False)
-    closing.cancel_turns()
+    closing.leave_turns()
     assert cancels(driver) == 0
+
+
+def test_turns_that_are_left_to_another_owner_run_on() -> None:
+    driver, session = idle_client("s1", extensions=["_x/ask"])
+    closing = AgentClosing(driver.conn, Grace(), [].clear, [].clear)
+    closing.cancels = False
+    driver.conn.prompt(session, "hi")
+    closing.leave_turns()
+    # What this owner has said is written first.
+    assert not closing.turns_left
+    driver.sent()
+    assert closing.turns_left
+    driver.feed(permission(7, "s1"), request(8, "_x/ask", {"sessionId": "s1"}))
+    with pytest.raises(LocalProtocolError) as caught:
+        driver.conn.prompt(session, "one more")
+    assert caught.value.rule == "turn.closing"
+    driver.conn.close()
+    assert driver.sent() == []
+    over = driver.drain()
+    assert [event.rpc_id for event in only(over, RequestAbandoned)] == [7, 8]
+    failed = one(over, TurnFailed)
+    assert isinstance(failed.error, ConnectionClosed)
+    assert failed.error.dispatch == "sent_no_reply"
+    assert one(over, ConnectionOver).dropped_answers == 0
 
 
 def test_P23_a_turn_that_did_not_end_is_no_failure_once_the_agent_has_ended() -> None:

@@ -238,18 +238,16 @@ DISABLINGS = (
     Disabling("P10", THREADS, "            self._driver.call(self._connection.refuse_turns)\n", ""),
     Disabling("P10", LOOPS, "        self._connection.refuse_turns()\n", ""),
     Disabling("P11", CLOSING, "self.plan.add(AGENT, after=[CANCEL],", "self.plan.add(AGENT,"),
-    Disabling("P11", THREADS, "        self._driver.call(self.closing.cancel_turns)\n", ""),
-    Disabling("P11", LOOPS, "        self._link.call(self.closing.cancel_turns)\n", ""),
+    Disabling("P11", THREADS, "        self._driver.call(self.closing.leave_turns)\n", ""),
+    Disabling("P11", LOOPS, "        self._link.call(self.closing.leave_turns)\n", ""),
     Disabling("P12", CLOSING, "deadline=2 * self.grace.cancel)", "deadline=self.grace.cancel / 2)"),
     Disabling("P12", CLOSING, "                errors.append(why)\n", "                pass\n"),
-    Disabling(
-        "P12", THREADS, "not self._connection.busy_sessions)", "not self._connection.busy_sessions, counts=False)"
-    ),
+    Disabling("P12", THREADS, "lambda: self.closing.turns_left)", "lambda: self.closing.turns_left, counts=False)"),
     Disabling(
         "P12",
         LOOPS,
-        "        await self._link.wait(self._link.moved, lambda: not self._connection.busy_sessions)\n",
-        "        while self._connection.busy_sessions:\n            await self._link.moved.pause()\n",
+        "        await self._link.wait(self._link.moved, lambda: self.closing.turns_left)\n",
+        "        while not self.closing.turns_left:\n            await self._link.moved.pause()\n",
     ),
     Disabling("P13", CLOSING, "within=grace.cancel, best_effort=True)", "within=100 * grace.cancel)"),
     Disabling(
