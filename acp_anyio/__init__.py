@@ -7,7 +7,8 @@ of ``acp_core``.
 from acp_core.inbox import HandlerFailed
 
 from .agent import AgentSession, AgentTurn, PromptAgent, serve, serve_on
-from .client import Agent, Session, Turn, connect, open_agent
+from .client import Agent, Session, Turn, connect
+from .process import open_agent
 from .stdio import DescriptorStream
 
 __all__ = (

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 from contextlib import asynccontextmanager
 from functools import partial
 from os import fspath
-from typing import TYPE_CHECKING, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, TypeVar, overload
 
 import anyio
 import anyio.lowlevel
-from anyio import to_thread
 
 from acp_core import AgentMessageChunk, SessionEvent, SessionFailed, TurnEnded, TurnFailed
 from acp_core.front.client import AgentFront, ClientSetup, SessionFront, TurnFront
 
 from .closing import Closer
 from .connection import Link, Waiter
-from .process import AgentProcess
+from .handlers import threaded
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping
     from os import PathLike
     from types import TracebackType
     from typing import Self, TypeAlias, Unpack
@@ -35,44 +33,14 @@ if TYPE_CHECKING:
     from acp_core.schema import Notification, Request
 
     from .options import Ask, ConnectOptions
+    from .process import AgentProcess
 
     Params: TypeAlias = Mapping[str, object] | None
     About: TypeAlias = "Session | str | None"
 
-P = ParamSpec("P")
 R = TypeVar("R")
 # The owner's code runs in the loop: after so many events in one go the others get their turn.
 EVENTS_PER_TURN = 64
-
-
-@asynccontextmanager
-async def open_agent(
-    command: str | Sequence[str],
-    *,
-    permissions: Policy | Ask,
-    cwd: str | PathLike[str] | None = None,
-    env: Mapping[str, str] | None = None,
-    on_stderr: Callable[[bytes], None] | None = None,
-    **options: Unpack[ConnectOptions],
-) -> AsyncIterator[Agent]:
-    """Start an agent and talk to it over its stdin and stdout. Leaving the context ends it, and its process group.
-
-    Args:
-        command: the program and its arguments; one str is split as a POSIX shell would.
-        cwd: the working directory of the process; None is this one's.
-        env: its whole environment; None inherits this one's.
-        on_stderr: told each piece of its stderr, which is read in any case: the last 64 KiB are ``stderr_tail``.
-        permissions and the rest: as ``connect``.
-
-    Raises:
-        AgentNotStarted: the command cannot be run.
-        TypeError, LocalProtocolError: an argument is wrong.
-    """
-    setup = client_setup(permissions, **options)
-    process = await AgentProcess.start(command, cwd=cwd, env=env, on_stderr=on_stderr, grace=setup.grace)
-    agent = Agent(setup, process.stream, process)
-    async with agent._block():
-        yield agent
 
 
 @asynccontextmanager
@@ -119,17 +87,6 @@ async def connect(
 def client_setup(permissions: Policy | Ask, **options: Unpack[ConnectOptions]) -> ClientSetup[Waiter]:
     """Check the arguments of ``connect``, before there is a transport. Raises as it does."""
     return ClientSetup(Waiter, secrets.token_hex(8), permissions, blocking=threaded, **options)
-
-
-def threaded(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
-    """A function that blocks, in a thread of its own: it may wait for a command for hours."""
-    # The core bounds how many requests of the peer are open.
-    places = anyio.CapacityLimiter(math.inf)
-
-    async def in_thread(*args: P.args, **kwargs: P.kwargs) -> R:
-        return await to_thread.run_sync(partial(function, *args, **kwargs), abandon_on_cancel=True, limiter=places)
-
-    return in_thread
 
 
 class Agent(AgentFront[Waiter, "Session", "Turn"]):

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +17,17 @@ from anyio.streams.stapled import StapledByteStream
 
 from acp_core import AgentExited, AgentNotStarted, ConnectionClosed, Grace
 
+from .client import Agent, client_setup
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from typing import Unpack
 
     from anyio.abc import Process
+
+    from acp_core import Policy
+
+    from .options import Ask, ConnectOptions
 
 STDERR_TAIL = 64 * 1024
 # Seconds between two looks at whether what was killed has gone.
@@ -214,3 +221,33 @@ def group_lives(pgid: int) -> bool:
                 if int(stat[2]) == pgid and stat[0] not in "ZX":
                     return True
     return False
+
+
+@asynccontextmanager
+async def open_agent(
+    command: str | Sequence[str],
+    *,
+    permissions: Policy | Ask,
+    cwd: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    on_stderr: Callable[[bytes], None] | None = None,
+    **options: Unpack[ConnectOptions],
+) -> AsyncIterator[Agent]:
+    """Start an agent and talk to it over its stdin and stdout. Leaving the context ends it, and its process group.
+
+    Args:
+        command: the program and its arguments; one str is split as a POSIX shell would.
+        cwd: the working directory of the process; None is this one's.
+        env: its whole environment; None inherits this one's.
+        on_stderr: told each piece of its stderr, which is read in any case: the last 64 KiB are ``stderr_tail``.
+        permissions and the rest: as ``connect``.
+
+    Raises:
+        AgentNotStarted: the command cannot be run.
+        TypeError, LocalProtocolError: an argument is wrong.
+    """
+    setup = client_setup(permissions, **options)
+    process = await AgentProcess.start(command, cwd=cwd, env=env, on_stderr=on_stderr, grace=setup.grace)
+    agent = Agent(setup, process.stream, process)
+    async with agent._block():
+        yield agent

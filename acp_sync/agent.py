@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 import sys
 import threading
 import traceback
 from typing import TYPE_CHECKING, Protocol
 
-from acp_core import HandlerFailed, RequestSettled
-from acp_core.errors import ACPError
+from acp_core import HandlerFailed
 from acp_core.front.agent import AgentDesk, AgentSessionFront, AgentTurnFront, agent_connection, chosen_option
 from acp_core.inbox import Inbox
 
-from .connection import Driver, Waiter
+from .connection import Driver
 from .transport import adapt
 
 if TYPE_CHECKING:
@@ -89,18 +87,13 @@ class AgentTurn(AgentTurnFront[AgentSession], AgentSession):
     def __init__(self, session: AgentSession, event: PromptRequested) -> None:
         super().__init__(session, event)
         self.cancel_event = threading.Event()
-        self._asking: Waiter | None = None
 
     def wait_cancelled(self, timeout: float | None = None) -> bool:
         """Wait up to ``timeout`` seconds; whether the turn is cancelled then. A sleep that a cancel ends."""
         return self.cancel_event.wait(timeout)
 
     def ask_permission(
-        self,
-        tool_call: Mapping[str, object],
-        options: Sequence[Mapping[str, object]],
-        *,
-        deadline: float | None = None,
+        self, tool_call: Mapping[str, object], options: Sequence[Mapping[str, object]], *, deadline: float | None = None
     ) -> str | None:
         """Ask the client whether a tool call may run, and wait. See ``AgentConnection.ask_permission``.
 
@@ -110,17 +103,8 @@ class AgentTurn(AgentTurnFront[AgentSession], AgentSession):
             TypeError, LocalProtocolError: an argument is wrong.
             RequestError, RequestTimeout, ConnectionClosed: there is no answer; do not run it.
         """
-        waiter = self._asking = Waiter()
-        id = self.link.call(self._permission(tool_call, options, deadline), token=waiter)
         # A cancelled turn does not wait for a client that forgets to answer.
-        event = self.link.wait(waiter.bell, lambda: waiter.event or (self if self.cancelled else None))
-        if not isinstance(event, RequestSettled):
-            with contextlib.suppress(ACPError):
-                self.link.call(self.connection.cancel_request, id)
-            return None
-        if event.error is not None:
-            self.link.fail(event.error)
-        return chosen_option(event.result)
+        return chosen_option(self.link.ask(self._permission(tool_call, options, deadline), lambda: self.cancelled))
 
     def request(
         self, method: str, params: Mapping[str, object] | None = None, *, deadline: float | None = None
@@ -137,8 +121,6 @@ class AgentTurn(AgentTurnFront[AgentSession], AgentSession):
         """For the desk: the client has cancelled it, or has gone."""
         super().mark_cancelled()
         self.cancel_event.set()
-        if self._asking is not None:
-            self._asking.notify()
 
     def _pace(self) -> None:
         self.link.pace(lambda: self.cancelled)

@@ -188,8 +188,9 @@ class Driver:
         """Who waits for a request."""
         return Waiter()
 
-    def ask(self, intent: Ask) -> object:
-        """Send a request and wait for its result. A caller that is interrupted cancels it.
+    def ask(self, intent: Ask, stop: Callable[[], bool] | None = None) -> object:
+        """Send a request and wait for its result; None when ``stop`` said so before. A caller that stops, or is
+        interrupted, cancels the request. ``stop`` is asked as ``until`` does.
 
         Raises:
             RequestError, RequestTimeout, RemoteProtocolError, ConnectionClosed: there is no result.
@@ -198,17 +199,27 @@ class Driver:
         waiter = Waiter()
         id = self.call(intent, token=waiter)
         try:
-            event = self.answer(waiter)
+            if stop is None:
+                self.answer(waiter)
+            else:
+                self.until(lambda: waiter.event is not None or stop())
         except ConsumerTooSlow:
             raise
         except BaseException:
-            with contextlib.suppress(ACPError):
-                self.call(self.connection.cancel_request, id)
+            self._withdraw(id)
             raise
+        event = waiter.event
+        if event is None:
+            self._withdraw(id)
+            return None
         assert isinstance(event, RequestSettled)
         if event.error is not None:
             self.fail(event.error)
         return event.result
+
+    def _withdraw(self, id: int) -> None:
+        with contextlib.suppress(ACPError):
+            self.call(self.connection.cancel_request, id)
 
     def fail(self, error: Exception) -> NoReturn:
         """Raise an error of the core, with what is known of its cause."""

@@ -44,6 +44,8 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
         "test_an_exception_of_on_event_is_contained",
         "test_what_a_policy_wants_asked_is_denied",
         "test_permissions_are_required",
+        "test_a_handler_that_nobody_asks_for_is_refused",
+        "test_what_was_advertised_and_nobody_serves_is_reported",
     ),
     "text() of a turn, which cancels it": ("test_a_cancelled_text_cancels_the_turn",),
     "ConnectionClosed for an intent that comes too late": ("test_the_end_of_input_settles_every_waiter",),

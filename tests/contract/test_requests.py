@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from acp_core import (
+    CreateTerminalRequested,
     LocalProtocolError,
     PermissionRequested,
     Policy,
@@ -19,7 +20,7 @@ from acp_core import (
 )
 from acp_core.inbox import HandlerFailed
 from acp_core.schema import Request
-from tests.contract.harness import Bench, get
+from tests.contract.harness import Bench, allow, get, nothing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -201,6 +202,25 @@ def test_what_nobody_serves_is_refused(bench: Bench) -> None:
         answer = peer.read()
         assert (answer["id"], answer["error"]["code"]) == (id, -32601)
     bench.wait_seen(RequestRefused, 2)
+
+
+def test_what_was_advertised_and_nobody_serves_is_reported(bench: Bench) -> None:
+    _agent, _session, peer = bench.session(capabilities={"terminal": True})
+    peer.send(peer.message("terminal_create", {"sessionId": "s1", "command": "x"}, 1))
+    assert peer.read()["error"]["code"] == -32601
+    bench.wait_seen(CreateTerminalRequested)
+
+
+@pytest.mark.parametrize("name", ["session_new", "session_request_permission", "no such key"])
+def test_a_handler_that_nobody_asks_for_is_refused(bench: Bench, name: str) -> None:
+    ours, _peer = bench.pair()
+    with (
+        pytest.raises(LocalProtocolError) as caught,
+        bench.binding.connect(ours, permissions=allow, handlers={name: nothing}, methods=bench.methods),
+    ):
+        pass
+    assert caught.value.rule == "handlers.name"
+    ours.close()
 
 
 def test_a_handler_may_answer_with_an_error(bench: Bench) -> None:

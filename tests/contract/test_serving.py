@@ -18,6 +18,7 @@ from acp_core import (
     Plan,
     RequestError,
     RequestReceived,
+    TurnCancelReceived,
     TurnEnded,
 )
 from acp_core.inbox import HandlerFailed
@@ -273,6 +274,50 @@ def test_a_cancelled_turn_answers_cancelled(bench: Bench) -> None:
     assert started.wait(20)
     peer.send(peer.message("session_cancel", {"sessionId": session_id}))
     assert peer.read() == {"jsonrpc": "2.0", "id": 7, "result": {"stopReason": "cancelled"}}
+    assert noticed.wait(20)
+    bench.wait_seen(TurnCancelReceived)
+
+
+def test_a_notice_of_a_cancel_that_raises_answers_nobody(bench: Bench) -> None:
+    started = bench.event()
+
+    class Slow:
+        def prompt(self, turn: Any) -> str:
+            started.set()
+            assert turn.cancel_event.wait(20)
+            return "end_turn"
+
+        def cancel(self, turn: Any) -> None:
+            raise ValueError("nobody is to know")
+
+    peer, _serving = bench.serve(Slow())
+    _, session_id = opened(peer)
+    prompt(peer, session_id, 7)
+    assert started.wait(20)
+    peer.send(peer.message("session_cancel", {"sessionId": session_id}))
+    assert peer.read() == {"jsonrpc": "2.0", "id": 7, "result": {"stopReason": "cancelled"}}
+    (failed,) = bench.wait_seen(HandlerFailed)
+    assert isinstance(failed, HandlerFailed)
+    assert isinstance(failed.exception, ValueError)
+
+
+def test_a_client_that_goes_cancels_its_turns(bench: Bench) -> None:
+    started, noticed = bench.event(), bench.event()
+
+    class Slow:
+        def prompt(self, turn: Any) -> None:
+            started.set()
+            assert turn.cancel_event.wait(20)
+
+        def cancel(self, turn: Any) -> None:
+            assert turn.cancelled
+            noticed.set()
+
+    peer, _serving = bench.serve(Slow())
+    _, session_id = opened(peer)
+    prompt(peer, session_id, 7)
+    assert started.wait(20)
+    peer.close()
     assert noticed.wait(20)
 
 
