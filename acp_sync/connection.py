@@ -471,10 +471,11 @@ class Driver:
             except RequestError as why:
                 self._refuse(event, why)
             except BaseException as why:
-                self._refuse(event, handler_failed())
                 late = isinstance(why, LocalProtocolError) and why.rule in (*GONE, "request.answered")
                 if not late and not isinstance(why, ConnectionClosed):
+                    # First: a peer that has its answer may hang up, and nothing is reported behind the end.
                     self._failed(event, why)
+                self._refuse(event, handler_failed())
             finally:
                 over()
 
