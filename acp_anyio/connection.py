@@ -125,6 +125,8 @@ class Link:
         self.act: Callable[[Event], bool] = lambda event: False
         self.process = process
         self.over = anyio.Event()
+        # Here none is.
+        self.dropped_reports = 0
         self._thread = threading.get_ident()
         self._closed_here = False
         self._gone = "it has ended"

@@ -72,8 +72,36 @@ class AgentSession(AgentSessionFront):
         self._pace()
         self._update(update)
 
+    def ask_permission(
+        self, tool_call: Mapping[str, object], options: Sequence[Mapping[str, object]], *, deadline: float | None = None
+    ) -> str | None:
+        """Ask the client whether a tool call may run, and wait. See ``AgentConnection.ask_permission``.
+
+        Returns: the id of the chosen option, or None when the turn was cancelled.
+
+        Raises:
+            TypeError, LocalProtocolError: an argument is wrong.
+            RequestError, RequestTimeout, ConnectionClosed: there is no answer; do not run it.
+        """
+        # A cancelled turn does not wait for a client that forgets to answer.
+        return chosen_option(self.link.ask(self._permission(tool_call, options, deadline), self._stop))
+
+    def request(
+        self, method: str, params: Mapping[str, object] | None = None, *, deadline: float | None = None
+    ) -> object:
+        """Ask the client something else about this session, and wait for the result. ``deadline`` is in seconds.
+
+        Raises:
+            TypeError, LocalProtocolError: see ``Connection.request``.
+            RequestError, RequestTimeout, RemoteProtocolError, ConnectionClosed: there is no result.
+        """
+        return self.link.ask(self._request(method, params, deadline))
+
     def _pace(self) -> None:
-        self.link.pace(lambda: False)
+        self.link.pace(self._stop)
+
+    def _stop(self) -> bool:
+        return False
 
 
 class AgentTurn(AgentTurnFront[AgentSession], AgentSession):
@@ -92,38 +120,13 @@ class AgentTurn(AgentTurnFront[AgentSession], AgentSession):
         """Wait up to ``timeout`` seconds; whether the turn is cancelled then. A sleep that a cancel ends."""
         return self.cancel_event.wait(timeout)
 
-    def ask_permission(
-        self, tool_call: Mapping[str, object], options: Sequence[Mapping[str, object]], *, deadline: float | None = None
-    ) -> str | None:
-        """Ask the client whether a tool call may run, and wait. See ``AgentConnection.ask_permission``.
-
-        Returns: the id of the chosen option, or None when the turn was cancelled.
-
-        Raises:
-            TypeError, LocalProtocolError: an argument is wrong.
-            RequestError, RequestTimeout, ConnectionClosed: there is no answer; do not run it.
-        """
-        # A cancelled turn does not wait for a client that forgets to answer.
-        return chosen_option(self.link.ask(self._permission(tool_call, options, deadline), lambda: self.cancelled))
-
-    def request(
-        self, method: str, params: Mapping[str, object] | None = None, *, deadline: float | None = None
-    ) -> object:
-        """Ask the client something else about this session, and wait for the result. ``deadline`` is in seconds.
-
-        Raises:
-            TypeError, LocalProtocolError: see ``Connection.request``.
-            RequestError, RequestTimeout, RemoteProtocolError, ConnectionClosed: there is no result.
-        """
-        return self.link.ask(self._request(method, params, deadline))
-
     def mark_cancelled(self) -> None:
         """For the desk: the client has cancelled it, or has gone."""
         super().mark_cancelled()
         self.cancel_event.set()
 
-    def _pace(self) -> None:
-        self.link.pace(lambda: self.cancelled)
+    def _stop(self) -> bool:
+        return self.cancelled
 
 
 def print_failure(event: Event) -> None:

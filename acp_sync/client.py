@@ -128,9 +128,9 @@ class Session(SessionFront[Waiter, Turn]):
         """Set the mode, one of ``handle.modes``, and wait for the answer. Raises as ``close``."""
         self.link.ask(partial(self.connection.set_mode, self.handle, mode_id, deadline=deadline))
 
-    def set_config_option(self, id: str, value: str | bool, *, deadline: float | None = None) -> None:
+    def set_config_option(self, config_id: str, value: str | bool, *, deadline: float | None = None) -> None:
         """Set an option, one of ``handle.config_options``, and wait for the answer. Raises as ``close``."""
-        self.link.ask(partial(self.connection.set_config_option, self.handle, id, value, deadline=deadline))
+        self.link.ask(partial(self.connection.set_config_option, self.handle, config_id, value, deadline=deadline))
 
     def events(self) -> Iterator[Event]:
         """What the agent says about the session between turns: a replay that was asked for, late updates, metadata.
@@ -189,11 +189,6 @@ class Agent(AgentFront[Waiter, Session, Turn]):
             self.close()
         except ExceptionGroup as also:
             why.add_note(f"{also.message}: {[*also.exceptions]}")
-
-    @property
-    def dropped_events(self) -> int:
-        """How many events ``on_event`` was too slow for."""
-        return self.link.dropped_reports
 
     def initialize(self, *, deadline: float | None = 60.0) -> None:
         """Do the handshake and wait for it, at most ``deadline`` seconds. ``open_session`` does it by itself.

@@ -9,9 +9,12 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
+import acp_anyio
+import acp_sync
 from acp_core import V1, ClientConnection
 from acp_core.front.agent import agent_connection
 from acp_core.front.client import ClientSetup
@@ -213,6 +216,41 @@ def test_options_are_those_of_the_intents(options: str, intent: Callable[..., ob
     }
     taken = inspect.signature(intent).parameters.values()
     assert said == {parameter.name: parameter.annotation for parameter in taken if parameter.name not in own}
+
+
+# What one binding has and the other cannot: threads are told of a cancel, tasks are cancelled.
+OF_A_COLOUR = {"AgentTurn": {"wait_cancelled"}}
+
+
+def calls(cls: type) -> dict[str, list[tuple[str, object]] | None]:
+    """The public names of a class; of what can be called the parameters and their defaults."""
+    return {
+        name: [(one.name, one.default) for one in inspect.signature(value).parameters.values()]
+        if inspect.isfunction(value := getattr(cls, name))
+        else None
+        for name in dir(cls)
+        if not name.startswith("_")
+    }
+
+
+@pytest.mark.parametrize("name", ["Agent", "AgentSession", "AgentTurn", "Session", "Turn"])
+def test_bindings_have_the_same_names(name: str) -> None:
+    threads, loops = calls(getattr(acp_sync, name)), calls(getattr(acp_anyio, name))
+    for only in OF_A_COLOUR.get(name, ()):
+        threads.pop(only)
+    assert threads == loops
+
+
+def test_bindings_take_the_same_options() -> None:
+    (threads, loops) = (
+        {ast.unparse(node.target) for node in ast.walk(tree(ROOT / package / "options.py")) if is_field(node)}
+        for package in ("acp_sync", "acp_anyio")
+    )
+    assert threads == loops == OWN_CODE - {"permissions"}
+
+
+def is_field(node: ast.AST) -> TypeGuard[ast.AnnAssign]:
+    return isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) != "TypeAlias"
 
 
 # ── Names of the wire ───────────────────────────────────────────────────────────────────────────────────────────────

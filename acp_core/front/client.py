@@ -419,6 +419,11 @@ class AgentFront(Generic[WaiterT, SessionT, TurnT]):
         """How closing stands, for reading only: ``closed``, ``states``, ``failures``, ``bound``."""
         return self._closer.closing.plan
 
+    @property
+    def dropped_events(self) -> int:
+        """How many events were dropped because ``on_event`` was too slow for them."""
+        return self.link.dropped_reports
+
     # ── What does not wait ──────────────────────────────────────────────────────────────────────────────────────────
 
     def snapshot(self) -> dict[str, object]:

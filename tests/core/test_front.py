@@ -69,6 +69,7 @@ class Link:
         self.driver = driver
         self.inbox = inbox
         self.act: Callable[[Event], bool] = lambda event: False
+        self.dropped_reports = 0
         self.reported: list[Event] = []
         self.jobs: list[Callable[[], None]] = []
         self.raised: list[BaseException] = []
@@ -401,7 +402,7 @@ def test_a_process_is_known_where_there_is_one() -> None:
     agent = Agent(close_grace=1.0)
     assert (agent.pid, agent.stderr_tail, agent.exit_cause) == (None, b"", None)
     assert agent._closer.closing.grace.exit == Grace.of(1.0).exit
-    assert (agent.peer_capabilities, agent.auth_methods, agent.restored) == ({}, [], [])
+    assert (agent.peer_capabilities, agent.auth_methods, agent.restored, agent.dropped_events) == ({}, [], [], 0)
 
 
 # ── The agent ───────────────────────────────────────────────────────────────────────────────────────────────────────
