@@ -108,6 +108,7 @@ class ClientConnection(ReattachingClient):
     __slots__ = (
         "_admission",
         "_cycle_origins",
+        "_hands_over",
         "_held",
         "_held_bytes",
         "_held_ids",
