@@ -33,6 +33,7 @@ NEEDED = (
         "tests/spec/requirements.py",
         "tests/contract/conftest.py",
         "tests/contract/harness.py",
+        "tests/contract/page.py",
     ),
 )
 RULES = (*(f"P{number}" for number in range(1, 26)), "every")
