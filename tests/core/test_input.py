@@ -84,6 +84,28 @@ def test_nested_iterators_share_one_position() -> None:
     assert texts(found) == [str(number) for number in range(9)]
 
 
+def test_iterators_share_the_events_of_one_step() -> None:
+    """Many events of one step, pulled by turns from nested iterators and by next_event, and new ones behind them."""
+    driver, _ = idle_client()
+    ids = [driver.conn.request("_x") for _ in range(9)]
+    for id in ids[:6]:
+        driver.conn.cancel_request(id)
+    found = []
+    for outer in driver.conn.events():
+        found.append(outer)
+        for inner in driver.conn.events():
+            found.append(inner)
+            break
+        if len(found) == 2:
+            driver.conn.abort()
+        third = driver.conn.next_event()
+        if third is not None:
+            found.append(third)
+    assert [event.id for event in found if isinstance(event, RequestSettled)] == ids
+    assert isinstance(found[-1], ConnectionOver)
+    assert driver.conn.closed
+
+
 def test_events_and_intents_may_mix() -> None:
     """An intent made while handling an event meets the state of that event, not of what stands behind it."""
     driver, session, id = prompting_client()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
 
 from acp_core import (
+    AgentConnection,
     AnswerUnmatched,
     ClientConnection,
     Connection,
@@ -485,3 +487,27 @@ def test_failed_opens_do_not_count_as_sessions() -> None:
         client.receive_data(b'{"jsonrpc":"2.0","id":%d,"error":{"code":-32603,"message":"no"}}\n' % (turn + 2), 0.0)
         list(client.events())
         assert session.state == "closed"
+
+
+def test_an_idle_connection_is_small() -> None:
+    """After the handshake it is less than 4 KiB, and has no room for attributes besides its own."""
+    kept = [idle() for _ in range(2)]
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        kept += [idle() for _ in range(100)]
+        used = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert used < 100 * 4096
+    assert not any(hasattr(conn, "__dict__") for conn in (*kept, AgentConnection(nonce="n")))
+
+
+def idle() -> ClientConnection:
+    """A client after its handshake."""
+    conn = ClientConnection(nonce="n")
+    conn.initialize()
+    conn.data_to_send(0.0)
+    conn.receive_data(b'{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}\n', 0.0)
+    assert [*conn.events()]
+    return conn

@@ -387,3 +387,20 @@ def test_input_that_is_read_while_output_waits() -> None:
     assert len(driver.drain()) == 8 * 2**20 // len(line)
     assert driver.conn.output_bytes > 8 * 2**20
     assert len(driver.sent()) == 8
+
+
+def test_what_is_said_between_partial_hand_overs_comes_behind() -> None:
+    """New messages never pass those that are being handed over, and an unsent request behind both can be withdrawn."""
+    driver = agent().initialize()
+    driver.sent()
+    written = b""
+    for number in range(50):
+        driver.conn.notify("_note", {"n": number})
+        driver.conn.notify("_note", {"n": number})
+        written += driver.conn.data_to_send(driver.now, 70)
+    unsent = driver.conn.request("_ask")
+    driver.conn.cancel_request(unsent)
+    written += driver.conn.data_to_send(driver.now)
+    found = [message["params"] for message in map(json.loads, written.splitlines())]
+    assert found == [{"n": number} for number in range(50) for _ in range(2)]
+    assert not driver.conn.output_bytes
