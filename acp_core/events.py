@@ -927,7 +927,7 @@ class Chunk(Update):
         try:
             content: JsonObject = update["content"]  # type: ignore[assignment] # a TypeError is caught
             text = content["text"]
-            self.text = text if type(text) is str and content["type"] == "text" else ""
+            self.text = text if text.__class__ is str and content["type"] == "text" else ""
         except (KeyError, TypeError):
             self.text = ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import TypeAlias
+    from typing import Literal, TypeAlias
 
     Line: TypeAlias = "str | bytes | LongLine"
 
@@ -22,6 +22,10 @@ class LongLine:
         self.head = head
         self.tail = tail
 
+    def __bool__(self) -> Literal[False]:
+        """Like an empty line: there is no text to read."""
+        return False
+
 
 class Framer:
     """Cuts a stream of bytes into lines without their ends (LF or CRLF).
@@ -29,7 +33,7 @@ class Framer:
     A line is given as str when it is ASCII, else as bytes, and as a LongLine when it is longer than ``limit`` bytes.
     """
 
-    __slots__ = ("_head_size", "_length", "_limit", "_pending", "_skipping", "_tail_size", "busy")
+    __slots__ = ("_head_size", "_length", "_limit", "_pending", "_room", "_skipping", "_tail_size", "busy")
 
     def __init__(self, limit: int, head_size: int, tail_size: int) -> None:
         self._limit = limit
@@ -37,6 +41,8 @@ class Framer:
         self._head_size = min(head_size, limit)
         self._tail_size = tail_size
         self._pending = bytearray()
+        # How many bytes more a line may have: one above the bound may be the CR of its end. Below 0 it is too long.
+        self._room = limit + 1
         # While a long line is skipped: its length so far, and in _pending its head and a running tail.
         self._length = 0
         self._skipping: bytes | None = None
@@ -53,9 +59,9 @@ class Framer:
         if self.busy:
             cut = data.find(b"\n", start)
             if cut < 0:
-                self._extend(data[start:] if start else data)
+                self.extend(data[start:] if start else data)
                 return [], len(data)
-            self._extend(data[start:cut])
+            self.extend(data[start:cut])
             return [self._finish()], cut + 1
         size = len(data)
         end = start + BLOCK
@@ -66,7 +72,7 @@ class Framer:
         else:
             cut = data.rfind(b"\n", start)
         if cut < 0:
-            self._extend(data[start:] if start else data)
+            self.extend(data[start:] if start else data)
             return [], len(data)
         return self._split(data[start:cut]), cut + 1
 
@@ -109,14 +115,17 @@ class Framer:
             return LongLine(len(line), line[: self._head_size], line[-self._tail_size :])
         return line.decode("ascii") if line.isascii() else line
 
-    def _extend(self, data: bytes) -> None:
-        self.busy = self.busy or bool(data)
+    def extend(self, data: bytes) -> None:
+        """Take bytes, at least one, in which no line ends."""
+        self.busy = True
         pending = self._pending
+        room = self._room - len(data)
+        if room >= 0:
+            self._room = room
+            pending += data
+            return
         if self._skipping is None:
-            # One byte above the bound may be the CR of a line end.
-            if len(pending) + len(data) <= self._limit + 1:
-                pending += data
-                return
+            self._room = -1
             self._length = len(pending) + len(data)
             self._skipping = bytes(pending[: self._head_size]) + data[: max(0, self._head_size - len(pending))]
             self._pending = pending[-self._tail_size - 1 :] + data[-self._tail_size - 1 :]
@@ -128,6 +137,7 @@ class Framer:
 
     def _finish(self) -> Line:
         pending, self._pending = self._pending, bytearray()
+        self._room = self._limit + 1
         self.busy = False
         if self._skipping is None:
             if pending.endswith(b"\r"):

@@ -115,7 +115,7 @@ class ReattachingClient(OpeningClient):
         if self._window is None:
             self._state = move(CONNECTION, self._state, "attach")
             self._version = self.methods.version
-            self._joined = True
+            self._join()
             self._queue(b"\n")
             window = self._window = Tail(tail_quiet, tail_max)
             window.timer = self._timers.after(tail_quiet, self._tail_quiet)

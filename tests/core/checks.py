@@ -470,6 +470,13 @@ def check_unread_bound(kit: Kit) -> None:
     for _ in range(100):
         feed(connection, message)
         assert connection.unread_bytes == 0
+    for _ in range(3):
+        connection.receive_data(message, NOW)
+    for left in (2, 1, 0):
+        assert connection.next_event() is not None
+        # What a line took is given back when the next thing is looked for.
+        assert connection.unread_bytes <= (left + 1) * len(message)
+    assert connection.next_event() is None
     with_room = (4000 - 128) // (len(message) + 128)
     for _ in range(with_room):
         connection.receive_data(message, NOW)

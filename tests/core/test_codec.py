@@ -9,11 +9,12 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acp_core import LocalProtocolError, codec
 from acp_core.codec import Envelope, Reject, decode, encode, envelope, trusted_id
+from acp_core.testing.strategies import odd_lines
 from tests.spec.requirements import requirement
 
 DEPTH = 128
@@ -125,6 +126,24 @@ def test_the_raw_value_behind_a_fault_is_kept() -> None:
     reject = rejected(b'{"jsonrpc":"2.0","id":5,"result":{"x":"\xff"}}')
     assert reject.value == {"jsonrpc": "2.0", "id": 5, "result": {"x": "\udcff"}}
     assert codec.answered_id(reject, b"") == 5
+
+
+@example('{"jsonrpc":"2.0","x":[NaN,')
+@example('{"jsonrpc":"2.0","x":[' + "1" * 5000 + ",")
+@example(' {"jsonrpc":"2.0","x":')
+@example('\ufeff{"jsonrpc":"2.0"}')
+@example("[" * 100_000)
+@given(odd_lines() | st.text(alphabet='{}[]",:1aN \ufeff\\'))
+def test_a_line_is_diagnosed_alike_with_and_without_what_the_scanner_said(line: bytes | str) -> None:
+    try:
+        codec.scan(line if isinstance(line, str) else line.decode(), 0)
+    except codec.FAULTS as why:
+        assert described(codec.diagnose(line, DEPTH, why)) == described(codec.diagnose(line, DEPTH))
+
+
+def described(found: object) -> str:
+    """NaN is equal to nothing, so values are compared as they are written."""
+    return repr([getattr(found, name) for name in Reject.__slots__] if isinstance(found, Reject) else found)
 
 
 # ── Depth ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -106,6 +106,21 @@ def test_iterators_share_the_events_of_one_step() -> None:
     assert driver.conn.closed
 
 
+def test_what_a_nested_iterator_leaves_comes_before_the_next_line() -> None:
+    """One line may say several things: an answer whose id came back as a str is a deviation beside."""
+    driver, _ = idle_client()
+    id = driver.conn.request("_slow")
+    driver.sent()
+    answer = as_line({"jsonrpc": "2.0", "id": str(id), "result": {}})
+    driver.conn.receive_data(as_line(chunk("s1", "a")) + answer + as_line(chunk("s1", "b")), driver.now)
+    found = []
+    for event in driver.conn.events():
+        found.append(event)
+        if len(found) == 1 and (nested := driver.conn.next_event()) is not None:
+            found.append(nested)
+    assert names(found) == ["AgentMessageChunk", "Deviation", "RequestSettled", "AgentMessageChunk"]
+
+
 def test_events_and_intents_may_mix() -> None:
     """An intent made while handling an event meets the state of that event, not of what stands behind it."""
     driver, session, id = prompting_client()
@@ -338,6 +353,20 @@ def test_half_a_line_is_not_unread() -> None:
     (event,) = driver.feed(b"x")
     assert isinstance(event, LineTooLong)
     assert event.length == 9001
+
+
+@pytest.mark.parametrize("depth", [12, 21, 40, 128])
+def test_the_shortest_updates_at_the_bound_of_depth_and_one_above(depth: int) -> None:
+    """Of a line that is too short to be deep no bracket is counted."""
+    driver, _ = idle_client(limits=Limits(max_depth=depth))
+    rules = []
+    for levels in (depth, depth + 1):
+        inside = levels - 2
+        params = '{"":' + "[" * inside + "]" * inside + "}"
+        (fault,) = driver.feed('{"jsonrpc":"2.0","method":"session/update","params":' + params + "}")
+        assert isinstance(fault, Malformed)
+        rules.append(fault.error.rule)
+    assert rules == ["update.params", "json.depth"]
 
 
 # ── The end of input ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -355,7 +355,7 @@ FAULTS = (
     Fault(
         "read input is counted for ever",
         "connection",
-        "                self._unread -= self._block\n",
+        "        self._unread -= self._block\n",
         "",
         checks.check_unread_bound,
     ),

@@ -270,7 +270,7 @@ DISABLINGS = (
         "            if False:\n                local(",
     ),
     # A3: the first line counts only when it is whole
-    Disabling("A3", REATTACH, "            self._joined = True\n", ""),
+    Disabling("A3", REATTACH, "            self._join()\n", ""),
     Disabling(
         "A3",
         CONNECTION,
