@@ -39,7 +39,7 @@ from .methods import (
     wrong_place,
 )
 from .projection import TextLedger
-from .requests import Output, OwnRequest, PeerRequest, Settlement
+from .requests import OwnRequest, PeerRequest, Settlement
 from .state import (
     CLOSED,
     CLOSING,
@@ -52,6 +52,7 @@ from .state import (
     QUEUED,
     RESUMING,
     SERVED_SESSION,
+    UNWRITABLE,
     WAITING,
     allows,
     move,
@@ -65,8 +66,6 @@ if TYPE_CHECKING:
     from .connection import AnySession, JsonObject
     from .limits import Limits
     from .projection import Stream
-    from .requests import Settle
-    from .sessions import Turn
 
     # The latest chunk of text of a session: who sent it, its kind and message id, what stands before and behind the
     # text, and where the text is kept.
@@ -92,6 +91,10 @@ _WHOLE_STATE = frozenset(
         "session_info_update",
         "usage_update",
     }
+)
+# Requests whose results have a rule of their own, or end something.
+_ANSWER_RULES = frozenset(
+    {*_SETUP, "session_prompt", "session_list", "session_set_config_option", "session_close", "session_delete"}
 )
 # Updates with a rule of their own; text, which comes by the thousand, has none.
 _CHECKED = frozenset({*UPDATE_GATES, "config_option_update", "tool_call", "tool_call_update"})
@@ -314,7 +317,11 @@ class AgentConnection(Connection):
         request = self._open_peer_request(request_id, "answer")
         if result is not None:
             check_type("result", result, dict, "a dict")
-        self._respond_value(request, dict(result) if result is not None else {})
+        if request.method.key in _ANSWER_RULES:
+            self._respond_value(request, dict(result) if result is not None else {})
+        else:
+            body = codec.encode(result if result is not None else {}, "the result", self._max_depth)
+            self._write_answer(request, codec.result_line(request.rpc_id, body))
 
     def end_turn(
         self,
@@ -400,18 +407,23 @@ class AgentConnection(Connection):
                 written.
         """
         handle = self._speaking_session(session)
-        check_type("update", update, dict, "a dict")
+        if not isinstance(update, dict):
+            check_type("update", update, dict, "a dict")
         kind = update.get("sessionUpdate")
         if not isinstance(kind, str):
             local("update.kind", f'an update needs a "sessionUpdate" string: {clip(update)}')
         if kind in _CHECKED:
             self._check_update(kind, update)
         if kind not in _WHOLE_STATE:
-            self._check_history(handle)
+            if handle.state == RESUMING:
+                self._check_history(handle)
             if handle.ledger.revision is not None and not handle.turns:
                 local("turn.revised", f"text of {handle!r} was revised: nothing more is said until the next prompt")
-        body = codec.encode(update, "the update", self.limits.max_depth)
-        self._send_update(handle, body)
+        body = codec.encode(update, "the update", self._max_depth)
+        line = f"{handle.prefixes.get('') or self._update_prefix(handle)}{body}}}}}\n".encode("ascii")
+        self._check_room(len(line))
+        self._output.append(line)
+        self._output_bytes += len(line)
         if kind == "config_option_update":
             handle.offers.add("configOptions")
 
@@ -451,7 +463,7 @@ class AgentConnection(Connection):
                     line = f"{prefix}{encode_basestring_ascii(delta)}{tail}".encode("ascii")
                     size = len(line)
                     if size < self._chunk_room > self._output_bytes:
-                        self._output.append(Output(line, None))
+                        self._output.append(line)
                         self._output_bytes += size
                         ledger.extend(stream, delta)
                         return SENT
@@ -519,7 +531,8 @@ class AgentConnection(Connection):
                 written.
         """
         handle = self._speaking_session(session)
-        check_type("tool_call", tool_call, dict, "a dict")
+        if not isinstance(tool_call, dict):
+            check_type("tool_call", tool_call, dict, "a dict")
         if not isinstance(tool_call.get("toolCallId"), str):
             local("permission.tool_call", f'tool_call needs a "toolCallId" string: {clip(tool_call)}')
         check_tool_call(tool_call)
@@ -527,14 +540,20 @@ class AgentConnection(Connection):
         if not offered:
             local("permission.options", "no option is offered; give at least one to allow and one to reject")
         for option in offered:
-            check_type("an option", option, dict, "a dict")
-            if not all(isinstance(option.get(name), str) for name in ("optionId", "name", "kind")):
+            if not isinstance(option, dict):
+                check_type("an option", option, dict, "a dict")
+            if not (
+                isinstance(option.get("optionId"), str)
+                and isinstance(option.get("name"), str)
+                and isinstance(option.get("kind"), str)
+            ):
                 local("permission.options", f"an option needs optionId, name and kind strings: {clip(option)}")
         row = self.methods["session_request_permission"]
-        self._check_duration("deadline", deadline)
+        if deadline is not None:
+            self._check_duration("deadline", deadline)
         self._check_open_requests()
         params = {"sessionId": handle.session_id, "toolCall": tool_call, "options": offered}
-        body = codec.encode(params, "the permission request", self.limits.max_depth)
+        body = codec.encode(params, "the permission request", self._max_depth)
         data = codec.request_line(self._next_id, row.wire, body)
         self._check_room(len(data))
         turn = handle.turns.get(session) if isinstance(session, str) else None
@@ -542,7 +561,8 @@ class AgentConnection(Connection):
         if turn is not None:
             self._of_turns[request.id] = turn
         self._queue(data, request)
-        self._set_deadline(request, deadline)
+        if deadline is not None:
+            self._set_deadline(request, deadline)
         return request.id
 
     def request(
@@ -818,7 +838,7 @@ class AgentConnection(Connection):
         if refused is not None:
             self._refuse(rpc_id, row.wire, params, refused, line, at)
             return
-        super()._admit(rpc_id, row, params, line, at)
+        self._raise_new(PeerRequest("", rpc_id, row, params, self._session_of(row, params), None, None), line, at)
 
     def _params_refusal(self, row: Method, params: JsonObject) -> RequestError | None:
         """The error for a request whose params cannot be, or whose session is not there; or None."""
@@ -878,14 +898,15 @@ class AgentConnection(Connection):
             return bad("additionalDirectories", message, "capability.missing")
         return None
 
-    def _session_of(self, row: Method, params: JsonObject) -> tuple[AnySession | None, Turn | None]:
+    def _session_of(self, row: Method, params: JsonObject) -> ServedSession | None:
+        """The session that a request is about; a fresh one where it is to open one that is not known."""
         session_id = get_str(params, "sessionId")
         if row.key == "session_new":
-            return self._fresh_session(CREATING, None, params), None
+            return self._fresh_session(CREATING, None, params)
         session = self._sessions.get(session_id or "")
         if row.key in _SETUP and session is None:
-            return self._fresh_session(_SETUP[row.key], session_id, params), None
-        return session, None
+            return self._fresh_session(_SETUP[row.key], session_id, params)
+        return session
 
     def _raise_request(self, request: PeerRequest, line: str | bytes, at: float) -> None:
         session = request.session
@@ -980,13 +1001,10 @@ class AgentConnection(Connection):
             self._urls.pop(asked, None)
         super()._settled(request, settlement, at)
 
-    def _new_request(
-        self, row: Method, session: AnySession | None, token: object, settle: Settle, turn: Turn | None = None
-    ) -> OwnRequest:
-        request = super()._new_request(row, session, token, settle, turn)
-        if row.key in _OF_A_TURN and isinstance(session, ServedSession) and session.turns:
-            self._of_turns[request.id] = [*session.turns.values()][-1]
-        return request
+    def _opened(self, request: OwnRequest) -> None:
+        session = request.session
+        if request.method.key in _OF_A_TURN and isinstance(session, ServedSession) and session.turns:
+            self._of_turns[request.id] = next(reversed(session.turns.values()))
 
     # ── Checks ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -1008,8 +1026,11 @@ class AgentConnection(Connection):
 
     def _speaking_session(self, session: ServedSession | str) -> ServedSession:
         """A session about which something may be sent now."""
-        handle = self._own_session(session)
-        self._check_writable()
+        handle = self._sessions.get(session) if isinstance(session, str) else None
+        if handle is None:
+            handle = self._own_session(session)
+        if self._state in UNWRITABLE:
+            self._check_writable()
         if handle.state == CREATING:
             local("session.accept_first", "nothing about a new session may be sent before it was accepted")
         if handle.state == CLOSED:
@@ -1024,26 +1045,20 @@ class AgentConnection(Connection):
         """The beginning of every chunk of a kind: encoding it once makes a chunk cost a fifth."""
         if kind not in TEXT_KINDS:
             local("update.text_kind", f"kind is {clip(kind)}; it is one of {', '.join(TEXT_KINDS)}")
+        before = session.prefixes.get("") or self._update_prefix(session)
         prefix = session.prefixes[kind] = (
-            f'{self._update_prefix(session)}{{"sessionUpdate":"{TEXT_KINDS[kind]}","content":{{"type":"text","text":'
+            f'{before}{{"sessionUpdate":"{TEXT_KINDS[kind]}","content":{{"type":"text","text":'
         )
         return prefix
 
     def _update_prefix(self, session: ServedSession) -> str:
         """The beginning of every update of a session, up to the update itself."""
-        prefix = session.prefixes.get("")
-        if prefix is None:
-            wire = codec.encode_str(self.methods.wire("session_update"))
-            session_id = codec.encode_str(session.session_id or "")
-            prefix = session.prefixes[""] = (
-                f'{{"jsonrpc":"2.0","method":{wire},"params":{{"sessionId":{session_id},"update":'
-            )
+        wire = codec.encode_str(self.methods.wire("session_update"))
+        session_id = codec.encode_str(session.session_id or "")
+        prefix = session.prefixes[""] = (
+            f'{{"jsonrpc":"2.0","method":{wire},"params":{{"sessionId":{session_id},"update":'
+        )
         return prefix
-
-    def _send_update(self, session: ServedSession, update: str) -> None:
-        line = f"{self._update_prefix(session)}{update}}}}}\n".encode("ascii")
-        self._check_room(len(line))
-        self._queue(line)
 
     def _outgoing_row(self, wire: str, kind: str) -> Method:
         row = super()._outgoing_row(wire, kind)
@@ -1128,8 +1143,11 @@ class AgentConnection(Connection):
 
 def check_tool_call(fields: Mapping[str, object]) -> None:
     """Refuse a tool call with a place that cannot be one: paths are absolute, lines count from 1 (spec.md rule 12)."""
-    places = [("a location", place) for place in _objects(fields.get("locations"))]
-    places += [("a diff", part) for part in _objects(fields.get("content")) if part.get("type") == "diff"]
+    locations, content = fields.get("locations"), fields.get("content")
+    if not locations and not content:
+        return
+    places = [("a location", place) for place in _objects(locations)]
+    places += [("a diff", part) for part in _objects(content) if part.get("type") == "diff"]
     for what, place in places:
         path, line = place.get("path"), place.get("line")
         if not isinstance(path, str) or not is_absolute(path):

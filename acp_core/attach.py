@@ -6,7 +6,7 @@ from __future__ import annotations
 from zlib import crc32
 
 from .errors import check_type, clip, local
-from .events import get_list, get_object, get_objects, get_str, line_bytes
+from .events import get_list, get_object, get_objects, get_str
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .timers import Timer
 
     JsonObject: TypeAlias = dict[str, object]
+    # What tells a request from others when its line is replayed byte by byte: its id, its bytes and their checksum.
+    Fingerprint: TypeAlias = tuple[int | str, int, int]
 
 FORMAT = 1
 # Own ids of a reattached connection start at a multiple of this, so that nothing in the tail can answer them.
@@ -28,10 +30,25 @@ def first_id_after(used: int) -> int:
     return (used // ID_STEP + 1) * ID_STEP
 
 
-def fingerprint(rpc_id: int | str, line: str | bytes) -> str:
-    """What tells a request from others when its line is replayed byte by byte."""
-    raw = line_bytes(line)
-    return f"{'s' if isinstance(rpc_id, str) else 'i'}{rpc_id}:{len(raw)}:{crc32(raw):08x}"
+def fingerprint(rpc_id: int | str, line: str | bytes) -> Fingerprint:
+    """The fingerprint of a request and its line."""
+    raw = line if isinstance(line, bytes) else line.encode("ascii")
+    return rpc_id, len(raw), crc32(raw)
+
+
+def written_fingerprint(found: Fingerprint) -> str:
+    """A fingerprint as a snapshot has it."""
+    rpc_id, size, checksum = found
+    return f"{'s' if isinstance(rpc_id, str) else 'i'}{rpc_id}:{size}:{checksum:08x}"
+
+
+def read_fingerprint(text: str) -> Fingerprint | None:
+    """The fingerprint that a snapshot has, or None for what is none."""
+    try:
+        head, size, checksum = text.rsplit(":", 2)
+        return head[1:] if head[0] == "s" else int(head[1:]), int(size), int(checksum, 16)
+    except (ValueError, IndexError):
+        return None
 
 
 class Collected:
@@ -40,7 +57,7 @@ class Collected:
     __slots__ = ("fingerprint", "line", "method", "params", "rpc_id")
 
     def __init__(
-        self, rpc_id: int | str, method: Method, params: JsonObject, line: str | bytes, fingerprint: str
+        self, rpc_id: int | str, method: Method, params: JsonObject, line: str | bytes, fingerprint: Fingerprint
     ) -> None:
         self.rpc_id = rpc_id
         self.method = method

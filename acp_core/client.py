@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import codec, events
+from .attach import fingerprint
 from .errors import (
     INVALID_PARAMS,
     NOT_SENT,
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from .connection import AnySession, JsonObject
     from .events import Event, PermissionOption
     from .limits import Limits
-    from .timers import Timer
     from .turns import Admission
 
 # Content blocks of a prompt that an agent has to advertise; text and resource_link are always taken.
@@ -73,6 +73,10 @@ CLOSE = "close"
 THEN = (REPORT, CLOSE_SESSION, CLOSE)
 CANCEL = "cancel"
 ON_IDLE = (REPORT, CANCEL)
+
+
+# Without a policy every request is asked.
+ASKING = Policy()
 
 
 class _Held:
@@ -145,7 +149,7 @@ class ClientConnection(ReattachingClient):
         )
         if permissions is not None:
             check_type("permissions", permissions, Policy, "a Policy or None")
-        self._permissions = permissions if permissions is not None else Policy()
+        self._permissions = permissions if permissions is not None else ASKING
         self._update_wire = methods.wire("session_update")
         self._held: list[_Held] | tuple[()] = ()
         self._held_bytes = 0
@@ -391,8 +395,8 @@ class ClientConnection(ReattachingClient):
         option_id = option.option_id if isinstance(option, events.PermissionOption) else option
         if option_id is not None:
             check_type("option", option_id, str, "a PermissionOption, an option id or None")
-            offered = [offer.option_id for offer in events.permission_options(request.params)]
-            if option_id not in offered:
+            if not events.offers_option(request.params, option_id):
+                offered = [offer.option_id for offer in events.permission_options(request.params)]
                 local("permission.option", f"option {clip(option_id)} was not offered; the options are {clip(offered)}")
         self._respond(request, permission_result(option_id))
 
@@ -568,10 +572,14 @@ class ClientConnection(ReattachingClient):
         if following > at:
             self._look_at(min(due, following) if due > at else following, session, turn, watch)
 
-    def _forget_peer_request(self, request: PeerRequest, event: str) -> None:
-        super()._forget_peer_request(request, event)
-        session, turn = request.session, request.turn
-        if turn is not None and turn.watch is not None and isinstance(session, Session) and session.turn is turn:
+    def _forgotten(self, request: PeerRequest, event: str) -> None:
+        if event == "answer" and request.fingerprint is not None:
+            self._remember_answered(request.fingerprint)
+        turn = request.turn
+        if turn is None or turn.watch is None:
+            return
+        session = request.session
+        if isinstance(session, Session) and session.turn is turn:
             self._count_silence(session, turn, turn.watch, None)
 
     def _cancel(self, session: Session, deadline: float, by: str) -> None:
@@ -821,13 +829,9 @@ class ClientConnection(ReattachingClient):
 
     # ── Requests of the agent ───────────────────────────────────────────────────────────────────────────────────────
 
-    def _session_of(self, row: Method, params: JsonObject) -> tuple[AnySession | None, Turn | None]:
-        session = self._sessions.get(get_str(params, "sessionId") or "")
-        if session is None or session.unsent:
-            return session, None
-        return session, session.turn
-
     def _gate_peer(self, row: Method, params: JsonObject) -> RequestError | None:
+        if row.gate is None:
+            return None
         refused = super()._gate_peer(row, params)
         if refused is None and row.key == "elicitation_create":
             mode = get_str(params, "mode") or ""
@@ -841,15 +845,19 @@ class ClientConnection(ReattachingClient):
         if self._window is not None and not self._replaying:
             self._collect(rpc_id, row, params, line, at)
             return
-        if row.session:
-            session_id = get_str(params, "sessionId")
-            session = self._sessions.get(session_id or "")
-            if session is None or session.state == CLOSED:
-                if session is None and self._creating and session_id and self._hold(_Held(row, rpc_id, params, line)):
-                    return
-                self._stranger(rpc_id, row, params, line, at)
+        session_id = params.get("sessionId")
+        session = self._sessions.get(session_id) if type(session_id) is str else None
+        if row.session and (session is None or session.state == CLOSED):
+            if session is None and self._creating and session_id and self._hold(_Held(row, rpc_id, params, line)):
                 return
-        super()._admit(rpc_id, row, params, line, at)
+            self._stranger(rpc_id, row, params, line, at)
+            return
+        turn = session.turn if session is not None else None
+        if turn is not None and session is not None and turn.sent_at is None and session.unsent:
+            # The agent does not know of it yet.
+            turn = None
+        request = PeerRequest("", rpc_id, row, params, session, turn, fingerprint(rpc_id, line))
+        self._raise_new(request, line, at)
 
     def _stranger(self, rpc_id: int | str, row: Method, params: JsonObject, line: str | bytes, at: float) -> None:
         """A request about a session that is not open here: a permission is cancelled unasked (peer.md P9)."""
@@ -863,46 +871,54 @@ class ClientConnection(ReattachingClient):
         if self._answerable(rpc_id):
             self._answer(codec.result_line(rpc_id, permission_result(None)))
 
-    def _raise_request(self, request: PeerRequest, line: str | bytes, at: float) -> None:
+    def _answer_at_once(self, request: PeerRequest, at: float) -> bool:
         session = request.session
-        if isinstance(session, Session) and session.state in ENDING:
+        if not isinstance(session, Session):
+            return False
+        if session.state in ENDING:
             # What it is about has been cancelled (peer.md P8).
             if self._cancel_question(request, "close" if session.state == CLOSING else "cancel", at):
-                return
+                return True
         if request.method.key != "session_request_permission":
-            super()._raise_request(request, line, at)
-            return
-        assert isinstance(session, Session)
+            return False
+        if self._permissions is ASKING:
+            return False
         tool_call = get_object(request.params, "toolCall")
-        options = events.permission_options(request.params)
-        known = session.tools.get(get_str(tool_call, "toolCallId") or "", (None, None))
-        title, kind = get_str(tool_call, "title") or known[0], get_str(tool_call, "kind") or known[1]
+        title, kind = get_str(tool_call, "title"), get_str(tool_call, "kind")
+        if not (title and kind):
+            known = session.tools.get(get_str(tool_call, "toolCallId") or "", (None, None))
+            title, kind = title or known[0], kind or known[1]
         verdict = self._permissions.verdict(title, kind)
         # Of a tail without a snapshot nothing is known to be unanswered: nothing is allowed by itself (peer.md A5). Nor
         # is a tool call without a name, when its name may have been said before the tail began.
-        unsure = (self._replaying and not self._restored) or (session.attached and title is None and kind is None)
-        if verdict == ALLOW and unsure:
+        if verdict == ALLOW and (
+            (self._replaying and not self._restored) or (session.attached and title is None and kind is None)
+        ):
             verdict = ASK
-        if verdict != ASK:
-            self._answer_permission(request, "policy", verdict, self._permissions.choose(verdict, options), at)
-            return
-        super()._raise_request(request, line, at)
-        self._limit_asking(request, lambda seconds, action: self._timers.at(at + seconds, action))
+        if verdict == ASK:
+            return False
+        option_id = events.permission_option_id(request.params, self._permissions.kinds(verdict))
+        self._answer_permission(request, "policy", verdict, option_id, at)
+        return True
 
-    def _limit_asking(self, request: PeerRequest, start: Callable[[float, Callable[[float], None]], Timer]) -> None:
-        """Deny a held permission when nobody has answered it in time (peer.md P4)."""
+    def _raise_request(self, request: PeerRequest, line: str | bytes, at: float) -> None:
+        super()._raise_request(request, line, at)
+        if request.method.key == "session_request_permission":
+            self._limit_asking(request, at)
+
+    def _limit_asking(self, request: PeerRequest, since: float | None) -> None:
+        """Deny a held permission when nobody has answered it in time (peer.md P4); None: from the next bytes on."""
+        seconds = self._permissions.ask_deadline
 
         def deny(at: float) -> None:
-            options = events.permission_options(request.params)
-            self._answer_permission(request, "deadline", DENY, self._permissions.choose(DENY, options), at)
+            option_id = events.permission_option_id(request.params, self._permissions.kinds(DENY))
+            self._answer_permission(request, "deadline", DENY, option_id, at)
 
-        request.timer = start(self._permissions.ask_deadline, deny)
+        timers = self._timers
+        request.timer = timers.after(seconds, deny) if since is None else timers.at(since + seconds, deny)
 
-    def _answer_permission(
-        self, request: PeerRequest, by: str, verdict: str, option: PermissionOption | None, at: float
-    ) -> None:
+    def _answer_permission(self, request: PeerRequest, by: str, verdict: str, option_id: str | None, at: float) -> None:
         """Answer a permission without its owner, and say so."""
-        option_id = option.option_id if option is not None else None
         session = request.session
         if not isinstance(session, Session):
             # It was restored, and its session was never attached.
@@ -910,7 +926,7 @@ class ClientConnection(ReattachingClient):
             return
         self._forget_peer_request(request, "answer")
         self._answer(codec.result_line(request.rpc_id, permission_result(option_id)))
-        self._emit(
+        self._ready.append(
             events.PermissionAnswered(
                 session, request.turn, request.request_id, request.rpc_id, request.params, by, verdict, option_id, at
             )

@@ -111,7 +111,8 @@ def judge(value: object, end: int, text: str, line: str | bytes, max_depth: int)
     """What the first JSON value of a line, which ends at character ``end`` of its text, makes of the line."""
     if end != len(text):
         return diagnose(line, max_depth)
-    if is_deep(text, max_depth) and _deeper_than(value, max_depth):
+    # Every level takes two characters, so a short line cannot be deep.
+    if end > 2 * max_depth and is_deep(text, max_depth) and _deeper_than(value, max_depth):
         return _too_deep(max_depth)
     if value.__class__ is dict and value.get("jsonrpc") == "2.0":
         return value
@@ -577,7 +578,8 @@ def notification_line(method: str, params: str) -> bytes:
 
 def result_line(id: int | str, result: str) -> bytes:
     """The line of an answer; ``result`` is JSON already."""
-    return f'{{"jsonrpc":"2.0","id":{_encode(id)},"result":{result}}}\n'.encode("ascii")
+    name = id if isinstance(id, int) else encode_basestring_ascii(id)
+    return f'{{"jsonrpc":"2.0","id":{name},"result":{result}}}\n'.encode("ascii")
 
 
 def error_line(id: int | str | None, code: int, message: str, data: str | None) -> bytes:

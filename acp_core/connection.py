@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 
 from . import codec, events
-from .attach import fingerprint
 from .codec import Envelope, Reject, decode, scanner_by_choice
 from .errors import (
     ANSWERED,
@@ -30,8 +29,21 @@ from .errors import (
 from .framing import Framer, LongLine
 from .limits import DEFAULT_LIMITS, Limits
 from .methods import AGENT, BOTH, CLIENT, NOTIFICATION_KIND, REQUEST_KIND, V1, Method, MethodTable, wrong_place
-from .requests import Output, OwnRequest, PeerRequest, Settlement, remembered
-from .state import BROKEN, CONNECTION, FORGOTTEN, INCOMING, NEW, OVER, QUEUED, REQUEST, WAITING, allows, move
+from .requests import OwnRequest, PeerRequest, Settlement, remembered
+from .state import (
+    BROKEN,
+    CONNECTION,
+    FORGOTTEN,
+    INCOMING,
+    NEW,
+    OVER,
+    QUEUED,
+    REQUEST,
+    UNWRITABLE,
+    WAITING,
+    allows,
+    move,
+)
 from .timers import Timers
 
 TYPE_CHECKING = False
@@ -53,6 +65,8 @@ _INPUT_OVERHEAD = 128
 # A read up to here is looked at for being one line or a piece of one. A longer one mostly has many: the look copies it.
 _AT_ONCE = 16384
 _NEVER = float("-inf")
+# Integers below fit 64 bits with their sign.
+_WORD = 2**63
 _NO_METHOD = object()
 _NO_NAMES: frozenset[str] = frozenset()
 # What every update has around its params, in characters: as short as it can be written, without the method's name.
@@ -86,7 +100,6 @@ class Connection:
 
     __slots__ = (
         "__weakref__",
-        "_answered",
         "_at",
         "_at_once",
         "_block",
@@ -127,6 +140,8 @@ class Connection:
         "_replaying",
         "_requests",
         "_scan",
+        "_served",
+        "_short",
         "_state",
         "_timers",
         "_tombstones",
@@ -164,6 +179,7 @@ class Connection:
         self.nonce = nonce
         self.limits = limits if limits is not None else DEFAULT_LIMITS
         self.methods = methods
+        self._served = methods.served(role)
         self._extensions = frozenset(extensions) or _NO_NAMES
         self._scan, self._faults = scanner_by_choice(codec)
         self._state = NEW
@@ -198,9 +214,10 @@ class Connection:
         self._due: list[Event] | tuple[()] = ()
         self._fatal: tuple[str, RemoteProtocolError] | None = None
         self._over_pulled = False
-        # output: what is new, and ahead of it what is being handed over, last first
-        self._output: list[Output] = []
-        self._leaving: list[Output] | tuple[()] = ()
+        # output: what is new, and ahead of it what is being handed over, last first. An own request stands for its line
+        # until it is handed over, so that it can be withdrawn.
+        self._output: list[bytes | OwnRequest] = []
+        self._leaving: list[bytes | OwnRequest] | tuple[()] = ()
         self._output_offset = 0
         self._output_bytes = 0
         self._dropped_answers = 0
@@ -214,7 +231,6 @@ class Connection:
         self._next_peer_request = 1
         self._peer_requests: dict[str, PeerRequest] = {}
         self._peer_ids: dict[int | str, PeerRequest] = {}
-        self._answered: dict[str, None] = {}
         # Requests are being raised that stood in a replayed tail.
         self._replaying = False
         self._timers = Timers()
@@ -552,7 +568,22 @@ class Connection:
     def _value(self, value: JsonObject | Envelope | Reject, line: str | bytes, at: float) -> Event | None:
         """What a line says. Returns its event, or None when there is none or several stand in ``_ready``."""
         if isinstance(value, dict):
-            if value.get("method") == self._update_wire and "id" not in value:
+            # A plain request and a plain result are told here, by all that envelope would check of them: an integer id
+            # of 64 bits, or of a request of ours, and nothing beside the members of their kind.
+            rpc_id = value.get("id")
+            if type(rpc_id) is int:
+                size = len(value)
+                if size == 4:
+                    wire, params = value.get("method"), value.get("params")
+                    if isinstance(wire, str) and isinstance(params, dict) and -_WORD < rpc_id < _WORD:
+                        self._peer_request(rpc_id, wire, params, line, at)
+                        return None
+                elif size == 3 and "result" in value:
+                    request = self._requests.get(rpc_id)
+                    if request is not None and "answer" in REQUEST[request.state]:
+                        self._settle(request, "answer", Settlement("result", ANSWERED, value["result"], None, line), at)
+                        return None
+            elif value.get("method") == self._update_wire and "id" not in value:
                 return self._update(events.get_object(value, "params"), line, at)
             value = codec.envelope(value, self.limits.max_id_bytes)
         elif not line.strip():
@@ -658,10 +689,10 @@ class Connection:
         if message.id.__class__ is not int:
             self._deviation("jsonrpc.id", f"the id {request.id} came back as {clip(message.id)}", line, at)
         if message.kind == codec.RESULT:
-            settlement = Settlement("result", ANSWERED, result=message.result, raw=raw, line=line)
+            settlement = Settlement("result", ANSWERED, result=message.result, line=line)
         else:
             error = request_error(message.code, message.message, message.error.get("data"))
-            settlement = Settlement("error", ANSWERED, error=error, raw=raw, line=line)
+            settlement = Settlement("error", ANSWERED, error=error, line=line)
         self._settle(request, "answer", settlement, at)
 
     def _unmatched(
@@ -713,46 +744,28 @@ class Connection:
         """The one place where an own request comes to its end."""
         request.state = move(REQUEST, request.state, event)
         del self._requests[request.id]
-        self._timers.cancel(request.timer)
+        if request.timer is not None:
+            self._timers.cancel(request.timer)
         if request.state == FORGOTTEN:
             self._tombstones = remembered(self._tombstones, request.id, request, self.limits.max_tombstones)
         elif settlement.dispatch == NOT_SENT:
             self._withdrawn = remembered(self._withdrawn, request.id, None, self.limits.max_tombstones)
-        output = request.output
-        if output is not None and settlement.dispatch == NOT_SENT:
-            self._output_bytes -= len(output.data)
-            output.data = b""
-            output.request = None
+            self._output_bytes -= len(request.data)
+            request.data = b""
             # Empty messages go with the next hand-over; for a peer that never reads they must not pile up.
-            while self._output and not self._output[-1].data:
+            while self._output and isinstance(last := self._output[-1], OwnRequest) and not last.data:
                 self._output.pop()
-        request.output = None
         request.settle(request, settlement, at)
 
     def _settled(self, request: OwnRequest, settlement: Settlement, at: float) -> None:
         """Tell the owner of a plain request how it ended."""
-        self._emit(
-            events.RequestSettled(
-                request.id,
-                request.method.key,
-                request.method.wire,
-                request.session,
-                settlement.outcome,
-                settlement.dispatch,
-                settlement.result,
-                settlement.error,
-                request.cancel_asked,
-                request.token,
-                settlement.line,
-                at,
-            )
-        )
+        self._ready.append(events.RequestSettled(request, settlement, at))
 
     # ── Requests and notifications of the peer ──────────────────────────────────────────────────────────────────────
 
     def _peer_request(self, rpc_id: int | str, wire: str, params: JsonObject, line: str | bytes, at: float) -> None:
-        row = self.methods.find(wire)
-        if row is None or not row.is_a(REQUEST_KIND) or row.handler not in (self.role, BOTH):
+        row = self._served.get(wire)
+        if row is None:
             if wire not in self._extensions:
                 error = refusal(METHOD_NOT_FOUND, f"unknown method {clip(wire)}", "method", "method.unknown")
                 self._refuse(rpc_id, wire, params, error, line, at)
@@ -765,10 +778,16 @@ class Connection:
         self._admit(rpc_id, row, params, line, at)
 
     def _admit(self, rpc_id: int | str, row: Method, params: JsonObject, line: str | bytes, at: float) -> None:
-        """Make an open request of a legal one, and raise it."""
+        """Take a legal request. For a subclass that has sessions: the session and the turn it belongs to, too."""
+        self._raise_new(PeerRequest("", rpc_id, row, params, None, None, None), line, at)
+
+    def _raise_new(self, request: PeerRequest, line: str | bytes, at: float) -> None:
+        """Open a legal request, and raise it."""
+        rpc_id = request.rpc_id
         older = self._peer_ids.get(rpc_id)
         if older is not None:
-            if older.method.wire == row.wire and older.params == params:
+            row = request.method
+            if older.method.wire == row.wire and older.params == request.params:
                 self._emit(events.RequestRepeated(older.request_id, rpc_id, row.wire, line, at))
                 return
             # The peer has forgotten the older one; answering it would settle the newer.
@@ -776,27 +795,23 @@ class Connection:
         if len(self._peer_requests) >= self.limits.max_incoming_requests:
             reason = f"{self.limits.max_incoming_requests} requests are open; wait for answers"
             error = refusal(INTERNAL_ERROR, reason, "request", "limits.max_incoming_requests")
-            self._refuse(rpc_id, row.wire, params, error, line, at)
+            self._refuse(rpc_id, request.method.wire, request.params, error, line, at)
             return
-        request_id = f"{self.nonce}.{self._next_peer_request}"
+        request.request_id = request_id = f"{self.nonce}.{self._next_peer_request}"
         self._next_peer_request += 1
-        session, turn = self._session_of(row, params)
-        request = PeerRequest(request_id, rpc_id, row, params, session, turn, fingerprint(rpc_id, line))
+        if self._answer_at_once(request, at):
+            return
         self._peer_requests[request_id] = request
         self._peer_ids[rpc_id] = request
         self._raise_request(request, line, at)
 
     def _raise_request(self, request: PeerRequest, line: str | bytes, at: float) -> None:
         cls: type[events.RequestReceived] = getattr(events, request.method.event)
-        row = request.method
-        event = cls(request.request_id, request.rpc_id, row.key, row.wire, request.params, request.session, line, at)
-        event.turn = request.turn
-        event.replayed = self._replaying
-        self._emit(event)
+        self._ready.append(cls(request, self._replaying, line, at))
 
-    def _session_of(self, row: Method, params: JsonObject) -> tuple[AnySession | None, Turn | None]:
-        """For a subclass: the session and the turn a request belongs to."""
-        return None, None
+    def _answer_at_once(self, request: PeerRequest, at: float) -> bool:
+        """For a subclass: answer a new request that its owner need not be asked about. It is never open then."""
+        return False
 
     def _gate_peer(self, row: Method, params: JsonObject) -> RequestError | None:
         """The error that refuses a request of the peer, or None."""
@@ -854,14 +869,15 @@ class Connection:
     def _forget_peer_request(self, request: PeerRequest, event: str) -> None:
         """The one place where a request of the peer stops being open."""
         request.state = move(INCOMING, request.state, event)
-        del self._peer_requests[request.request_id]
-        if self._peer_ids.get(request.rpc_id) is request:
-            del self._peer_ids[request.rpc_id]
-        self._timers.cancel(request.timer)
-        if event == "answer":
-            self._answered[request.fingerprint] = None
-            if len(self._answered) > self.limits.max_answered_kept:
-                del self._answered[next(iter(self._answered))]
+        if self._peer_requests.pop(request.request_id, None) is not None:
+            if self._peer_ids.get(request.rpc_id) is request:
+                del self._peer_ids[request.rpc_id]
+            if request.timer is not None:
+                self._timers.cancel(request.timer)
+        self._forgotten(request, event)
+
+    def _forgotten(self, request: PeerRequest, event: str) -> None:
+        """For a subclass: a request of the peer is not open any more."""
 
     def _abandon(self, request: PeerRequest, reason: str, at: float) -> None:
         self._forget_peer_request(request, "abandon")
@@ -874,10 +890,11 @@ class Connection:
 
     def _open_peer_request(self, request_id: str, what: str) -> PeerRequest:
         """The open request with a public id. Raises the LocalProtocolError that says why there is none."""
+        if isinstance(request_id, str):
+            request = self._peer_requests.get(request_id)
+            if request is not None:
+                return request
         check_type("request_id", request_id, str, "a str")
-        request = self._peer_requests.get(request_id)
-        if request is not None:
-            return request
         prefix, _, counter = request_id.rpartition(".")
         if (
             prefix == self.nonce
@@ -1054,7 +1071,8 @@ class Connection:
         self._write_answer(request, codec.error_line(request.rpc_id, code, message, data))
 
     def _write_answer(self, request: PeerRequest, line: bytes) -> None:
-        self._check_writable()
+        if self._state in UNWRITABLE:
+            self._check_writable()
         self._check_room(len(line))
         self._forget_peer_request(request, "answer")
         self._queue(line)
@@ -1197,36 +1215,36 @@ class Connection:
         leaving = self._leaving
         if not leaving and not self._output:
             return b""
-        room = self._output_bytes if max_bytes is None else max_bytes
-        parts: list[bytes] = []
-        while leaving or self._output:
+        offset = self._output_offset
+        if max_bytes is None or max_bytes >= self._output_bytes:
+            messages = [*reversed(leaving), *self._output] if leaving else self._output
+            self._output, self._leaving = [], ()
+            self._output_bytes = self._output_offset = 0
+            parts = [one if isinstance(one, bytes) else self._handed_over(one, now) for one in messages]
+            parts[0] = parts[0][offset:]
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+        parts = []
+        room = max_bytes
+        while room:
             if not leaving:
                 leaving, self._output = self._output, []
                 leaving.reverse()
                 self._leaving = leaving
             message = leaving[-1]
-            data = message.data
-            offset = self._output_offset
-            if message.request is not None:
-                if not room:
-                    break
-                self._handed_over(message.request, now)
-                message.request = None
-            if offset or len(data) > room:
-                if not room:
-                    break
-                data = data[offset : offset + room]
-            parts.append(data)
-            room -= len(data)
-            self._output_bytes -= len(data)
-            if offset + len(data) < len(message.data):
-                self._output_offset = offset + len(data)
-                break
-            self._output_offset = 0
-            leaving.pop()
-        else:
+            if not isinstance(message, bytes):
+                leaving[-1] = message = self._handed_over(message, now)
+            part = message[offset : offset + room]
+            parts.append(part)
+            room -= len(part)
+            offset += len(part)
+            if offset == len(message):
+                offset = 0
+                leaving.pop()
+        if not leaving:
             self._leaving = ()
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        self._output_offset = offset
+        self._output_bytes -= max_bytes
+        return b"".join(parts)
 
     def next_deadline(self) -> float | None:
         """When ``handle_timeout`` is next of use, in seconds on the caller's clock; None for never, -inf for "drain
@@ -1237,10 +1255,14 @@ class Connection:
             return _NEVER
         return self._timers.next()
 
-    def _handed_over(self, request: OwnRequest, now: float) -> None:
-        request.state = move(REQUEST, request.state, "hand_over")
-        request.output = None
-        self._sent(request, now)
+    def _handed_over(self, request: OwnRequest, now: float) -> bytes:
+        """The line of a request, whose first byte goes out; empty when it was withdrawn."""
+        data = request.data
+        if data:
+            request.state = move(REQUEST, request.state, "hand_over")
+            request.data = b""
+            self._sent(request, now)
+        return data
 
     def _sent(self, request: OwnRequest, now: float) -> None:
         """For a subclass: a request's first byte was handed over."""
@@ -1253,19 +1275,24 @@ class Connection:
         request.turn = turn
         self._next_id += 1
         self._requests[request.id] = request
+        self._opened(request)
         return request
 
+    def _opened(self, request: OwnRequest) -> None:
+        """For a subclass: an own request is open."""
+
     def _queue(self, data: bytes, request: OwnRequest | None = None) -> None:
-        message = Output(data, request)
-        self._output.append(message)
         self._output_bytes += len(data)
-        if request is not None:
+        if request is None:
+            self._output.append(data)
+        else:
             request.state = move(REQUEST, request.state, "queue")
-            request.output = message
+            request.data = data
+            self._output.append(request)
 
     def _answer(self, data: bytes, request: OwnRequest | None = None) -> bool:
         """Queue what the core itself has to say. Past the second mark the connection ends: the peer never reads."""
-        if self._state in (BROKEN, OVER) or self._fatal is not None:
+        if self._state in UNWRITABLE or self._fatal is not None:
             self._dropped_answers += 1
             return False
         limit = self.limits.max_output_total_bytes
@@ -1274,7 +1301,11 @@ class Connection:
             reason = f"the peer does not read: {self._output_bytes} bytes wait for it, and {limit} are the bound"
             self._fatal = (reason, RemoteProtocolError(reason, rule="limits.max_output_total_bytes"))
             return False
-        self._queue(data, request)
+        if request is None:
+            self._output.append(data)
+            self._output_bytes += len(data)
+        else:
+            self._queue(data, request)
         return True
 
     def _send_own(self, request: OwnRequest, data: bytes, deadline: float | None) -> None:
@@ -1288,8 +1319,8 @@ class Connection:
     def _drop_output(self) -> int:
         dropped = self._output_bytes
         for message in (*self._leaving, *self._output):
-            if message.request is not None:
-                message.request.output = None
+            if isinstance(message, OwnRequest):
+                message.data = b""
         self._leaving = ()
         self._output.clear()
         self._output_bytes = 0

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from .agent import ServedSession
     from .errors import RemoteProtocolError, StreamRevision
+    from .requests import OwnRequest, PeerRequest, Settlement
     from .sessions import Session, Turn
 
     JsonObject: TypeAlias = dict[str, object]
@@ -81,7 +82,8 @@ class Event:
         """Name and value of every field, those of base classes first."""
         for cls in reversed(type(self).__mro__):
             for name in cls.__dict__.get("__slots__", ()):
-                yield name, getattr(self, name)
+                if name[0] != "_":
+                    yield name, getattr(self, name)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={clip(value, 60)}" for name, value in self.fields() if value is not None)
@@ -142,32 +144,19 @@ class RequestSettled(Event):
         "token",
     )
 
-    def __init__(
-        self,
-        id: int,
-        key: str,
-        method: str,
-        session: Session | ServedSession | None,
-        outcome: str,
-        dispatch: str,
-        result: object,
-        error: Exception | None,
-        cancel_asked: bool,
-        token: object,
-        line: str | bytes,
-        at: float,
-    ) -> None:
-        self.id = id
-        self.key = key
-        self.method = method
-        self.session = session
-        self.outcome = outcome
-        self.dispatch = dispatch
-        self.result = result
-        self.error = error
-        self.cancel_asked = cancel_asked
-        self.token = token
-        self.line = line
+    def __init__(self, request: OwnRequest, settlement: Settlement, at: float) -> None:
+        row = request.method
+        self.id: int = request.id
+        self.key: str = row.key
+        self.method: str = row.wire
+        self.session: Session | ServedSession | None = request.session
+        self.outcome: str = settlement.outcome
+        self.dispatch: str = settlement.dispatch
+        self.result: object = settlement.result
+        self.error: Exception | None = settlement.error
+        self.cancel_asked: bool = request.cancel_asked
+        self.token: object = request.token
+        self.line: str | bytes = settlement.line
         self.at = at
 
 
@@ -1198,29 +1187,18 @@ class RequestReceived(Event):
 
     __slots__ = ("key", "line", "method", "params", "replayed", "request_id", "rpc_id", "session", "turn")
 
-    turn: Turn | None
-
-    def __init__(
-        self,
-        request_id: str,
-        rpc_id: int | str,
-        key: str,
-        method: str,
-        params: JsonObject,
-        session: Session | ServedSession | None,
-        line: str | bytes,
-        at: float,
-    ) -> None:
-        self.request_id = request_id
-        self.rpc_id = rpc_id
-        self.key = key
-        self.method = method
-        self.params = params
-        self.session = session
+    def __init__(self, request: PeerRequest, replayed: bool, line: str | bytes, at: float) -> None:
+        row = request.method
+        self.request_id: str = request.request_id
+        self.rpc_id: int | str = request.rpc_id
+        self.key: str = row.key
+        self.method: str = row.wire
+        self.params: JsonObject = request.params
+        self.session: Session | ServedSession | None = request.session
+        self.turn: Turn | None = request.turn
+        self.replayed = replayed
         self.line = line
         self.at = at
-        self.replayed = False
-        self.turn = None
 
     @property
     def identity(self) -> str | None:
@@ -1259,25 +1237,23 @@ class PermissionRequested(RequestReceived):
     with one of ``options``, or None for cancelled.
     """
 
-    __slots__ = ("options", "tool_call")
+    __slots__ = ("_options",)
 
-    options: tuple[PermissionOption, ...]
-    tool_call: JsonObject
+    _options: tuple[PermissionOption, ...]
 
-    def __init__(
-        self,
-        request_id: str,
-        rpc_id: int | str,
-        key: str,
-        method: str,
-        params: JsonObject,
-        session: Session | ServedSession | None,
-        line: str | bytes,
-        at: float,
-    ) -> None:
-        super().__init__(request_id, rpc_id, key, method, params, session, line, at)
-        self.tool_call = get_object(params, "toolCall")
-        self.options = permission_options(params)
+    @property
+    def tool_call(self) -> JsonObject:
+        """The tool call, as it stood on the wire; what is missing in it an earlier update may have said."""
+        return get_object(self.params, "toolCall")
+
+    @property
+    def options(self) -> tuple[PermissionOption, ...]:
+        """The options that have an id, in the order offered. Made once: an option can be found by identity."""
+        try:
+            return self._options
+        except AttributeError:
+            self._options = permission_options(self.params)
+            return self._options
 
     @property
     def title(self) -> str | None:
@@ -1303,11 +1279,32 @@ class PermissionRequested(RequestReceived):
 def permission_options(params: JsonObject) -> tuple[PermissionOption, ...]:
     """The options of a permission request which have an id, in the order offered."""
     options = []
-    for item in get_objects(params, "options"):
-        option_id = item.get("optionId")
-        if type(option_id) is str:
-            options.append(PermissionOption(option_id, get_str(item, "name") or option_id, get_str(item, "kind") or ""))
+    for item in get_list(params, "options"):
+        if isinstance(item, dict) and isinstance(option_id := item.get("optionId"), str):
+            name, kind = item.get("name"), item.get("kind")
+            if not isinstance(name, str) or not name:
+                name = option_id
+            options.append(PermissionOption(option_id, name, kind if isinstance(kind, str) else ""))
     return tuple(options)
+
+
+def offers_option(params: JsonObject, option_id: str) -> bool:
+    """Whether an option of a permission request has this id."""
+    for item in get_list(params, "options"):
+        if isinstance(item, dict) and item.get("optionId") == option_id:
+            return True
+    return False
+
+
+def permission_option_id(params: JsonObject, kinds: tuple[str, ...]) -> str | None:
+    """The id of the first option of the first of these kinds that is offered, or None."""
+    offered = get_list(params, "options")
+    for kind in kinds:
+        for item in offered:
+            if isinstance(item, dict) and item.get("kind") == kind:
+                if isinstance(option_id := item.get("optionId"), str):
+                    return option_id
+    return None
 
 
 class PermissionAnswered(SessionEvent):

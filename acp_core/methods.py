@@ -161,12 +161,16 @@ class MethodTable:
         ValueError: a key or a wire name stands twice.
     """
 
-    __slots__ = ("_by_key", "_by_wire", "version")
+    __slots__ = ("_by_key", "_by_wire", "_served", "version")
 
     def __init__(self, version: int, rows: tuple[Method, ...]) -> None:
         self.version = version
         self._by_key = {row.key: row for row in rows}
         self._by_wire = {row.wire: row for row in rows}
+        self._served = {
+            role: {row.wire: row for row in rows if row.is_a(REQUEST_KIND) and row.handler in (role, BOTH)}
+            for role in (CLIENT, AGENT)
+        }
         if len(self._by_key) != len(rows) or len(self._by_wire) != len(rows):
             raise ValueError("a method table has a key or a wire name twice")
 
@@ -183,6 +187,10 @@ class MethodTable:
     def find(self, wire: str) -> Method | None:
         """The row of a wire name, or None."""
         return self._by_wire.get(wire)
+
+    def served(self, role: str) -> Mapping[str, Method]:
+        """The rows of the requests that a role handles, by wire name."""
+        return self._served[role]
 
     def advertised(self, keys: Iterable[str]) -> dict[str, object]:
         """The capabilities of a side that serves the methods of ``keys``: what their gates demand."""

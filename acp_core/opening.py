@@ -280,7 +280,7 @@ class OpeningClient(Connection):
         if error is None:
             error = self._shake_hands(settlement.result, at)
             if error is not None:
-                settlement = Settlement("invalid", ANSWERED, error=error, raw=settlement.raw, line=settlement.line)
+                settlement = Settlement("invalid", ANSWERED, error=error, line=settlement.line)
         else:
             given_up = settlement.outcome == "deadline" and settlement.dispatch != NOT_SENT
             self._not_initialized("no_answer" if given_up else "refused")
@@ -546,7 +546,7 @@ class OpeningClient(Connection):
                     f"session/new was answered with the id of an open session, {clip(session_id)}", rule="session.id"
                 )
             if error is not None:
-                settlement = Settlement("invalid", ANSWERED, error=error, raw=settlement.raw, line=settlement.line)
+                settlement = Settlement("invalid", ANSWERED, error=error, line=settlement.line)
         self._step_done(session, request, error, at)
         if error is not None or session_id is None:
             self._open_refused(session, key, settlement, at)
@@ -658,7 +658,7 @@ class OpeningClient(Connection):
                 error = RemoteProtocolError(
                     f"{clip(value)} was asked for and {clip(wrong)} was confirmed", rule="session.setting"
                 )
-                settlement = Settlement("invalid", ANSWERED, error=error, raw=settlement.raw, line=settlement.line)
+                settlement = Settlement("invalid", ANSWERED, error=error, line=settlement.line)
         self._step_done(session, request, settlement.error, at)
         if settlement.error is not None:
             self._fail(session, request.method.key, settlement, at)

@@ -57,20 +57,30 @@ class Policy:
 
     def verdict(self, title: str | None, kind: str | None) -> str:
         """The verdict for a tool call with this title and kind."""
-        keys = [key for key in (title, kind, DEFAULT) if key is not None and key in self.rules]
-        verdict = self.rules[keys[0]] if keys else ASK
+        rules = self.rules
+        if title in rules:
+            verdict = rules[title]
+        elif kind in rules:
+            verdict = rules[kind]
+        else:
+            verdict = rules.get(DEFAULT, ASK)
         for policy in self._merged:
             verdict = _stricter(verdict, policy.verdict(title, kind))
         return verdict
 
     def choose(self, verdict: str, options: tuple[PermissionOption, ...]) -> PermissionOption | None:
         """The offered option that carries out allow or deny; None for outcome cancelled (P3). Nothing is invented."""
-        kinds = ("allow_once", "allow_always") if verdict == ALLOW else ("reject_once", "reject_always")
-        for kind in kinds if verdict == DENY or self.always else kinds[:1]:
+        for kind in self.kinds(verdict):
             for option in options:
                 if option.kind == kind:
                     return option
         return None
+
+    def kinds(self, verdict: str) -> tuple[str, ...]:
+        """The kinds of options that carry out allow or deny, best first."""
+        if verdict == ALLOW:
+            return ("allow_once", "allow_always") if self.always else ("allow_once",)
+        return "reject_once", "reject_always"
 
     def merged(self, other: Policy) -> Policy:
         """The stricter of both for every key, and for every tool call (P7)."""

@@ -3,8 +3,19 @@ of the stream (peer.md A1 to A6)."""
 
 from __future__ import annotations
 
+from collections import deque
+
 from . import codec, events
-from .attach import FORMAT, Collected, Snapshot, Tail, fingerprint, first_id_after
+from .attach import (
+    FORMAT,
+    Collected,
+    Snapshot,
+    Tail,
+    fingerprint,
+    first_id_after,
+    read_fingerprint,
+    written_fingerprint,
+)
 from .errors import check_type, clip, local
 from .events import get_object, get_str
 from .methods import CLIENT, Method
@@ -17,12 +28,12 @@ from .state import CLOSED, CONNECTION, IDLE, NEW, OPENING, QUEUED, REQUEST, WAIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from typing import Unpack
 
+    from .attach import Fingerprint
     from .connection import JsonObject
     from .options import HandshakeOptions
-    from .timers import Timer
 
 # Of every connection without a snapshot.
 _NOTHING_RESTORED: Mapping[str, JsonObject] = {}
@@ -32,6 +43,7 @@ class ReattachingClient(OpeningClient):
     """A client that can attach to what an earlier owner left. Arguments: as ``ClientConnection``."""
 
     __slots__ = (
+        "_answered",
         "_restored",
         "_window",
     )
@@ -39,6 +51,8 @@ class ReattachingClient(OpeningClient):
     def __init__(self, *, restore: Mapping[str, object] | None = None, **options: Unpack[HandshakeOptions]) -> None:
         super().__init__(**options)
         self._window: Tail | None = None
+        # Fingerprints of the latest requests of the agent that were answered: one that is replayed is no news.
+        self._answered: deque[Fingerprint] | tuple[()] = ()
         self._restored = _NOTHING_RESTORED
         if restore is not None:
             self._restore(Snapshot(restore))
@@ -149,7 +163,7 @@ class ReattachingClient(OpeningClient):
                 open_request.session = session
                 open_request.turn = turn
                 if open_request.method.key == "session_request_permission":
-                    self._limit_asking(open_request, self._timers.after)
+                    self._limit_asking(open_request, None)
         return session
 
     def end_tail(self) -> None:
@@ -187,7 +201,7 @@ class ReattachingClient(OpeningClient):
                 if session.state != CLOSED and session.state not in OPENING
             ],
             "openRequests": [stored_request(request) for request in self._peer_requests.values()],
-            "answered": list(self._answered),
+            "answered": [written_fingerprint(print_) for print_ in self._answered],
         }
         size = len(codec.encode(value, "the snapshot", self.limits.max_depth))
         if size > self.limits.max_snapshot_bytes:
@@ -206,16 +220,26 @@ class ReattachingClient(OpeningClient):
         self._auth_methods = (*snapshot.auth_methods,)
         self._first_id = self._next_id = first_id_after(snapshot.next_id)
         self._restored = snapshot.sessions
-        self._answered = dict.fromkeys(snapshot.answered)
+        for text in snapshot.answered:
+            found = read_fingerprint(text)
+            if found is not None:
+                self._remember_answered(found)
         for stored in snapshot.requests:
             request_id, key, print_ = get_str(stored, "requestId"), get_str(stored, "key"), get_str(stored, "print")
             rpc_id, wire = stored.get("rpcId"), get_str(stored, "method")
             if request_id is None or print_ is None or wire is None or not isinstance(rpc_id, (int, str)):
                 local("snapshot.format", f"an open request of the snapshot is incomplete: {clip(stored)}")
             row = self.methods[key] if key else Method("", wire, CLIENT, event="RequestReceived")
-            request = PeerRequest(request_id, rpc_id, row, get_object(stored, "params"), None, None, print_)
+            params = get_object(stored, "params")
+            request = PeerRequest(request_id, rpc_id, row, params, None, None, read_fingerprint(print_))
             self._peer_requests[request_id] = request
             self._peer_ids[rpc_id] = request
+
+    def _remember_answered(self, fingerprint: Fingerprint) -> None:
+        if self._answered:
+            self._answered.append(fingerprint)
+        else:
+            self._answered = deque((fingerprint,), self.limits.max_answered_kept)
 
     def _tail_quiet(self, at: float) -> None:
         window = self._window
@@ -304,7 +328,7 @@ class ReattachingClient(OpeningClient):
                 self._emit(
                     events.RequestRefused(collected.rpc_id, row.wire, params, session.session_id, 0, reason, line, at)
                 )
-                self._answered[collected.fingerprint] = None
+                self._remember_answered(collected.fingerprint)
                 self._answer(codec.result_line(collected.rpc_id, QUESTIONS[row.key]))
             else:
                 window.collected.append(collected)
@@ -334,7 +358,7 @@ class ReattachingClient(OpeningClient):
     def _session_ready(self, session: Session, at: float) -> None:
         """For a subclass: the session takes a prompt from here on."""
 
-    def _limit_asking(self, request: PeerRequest, start: Callable[[float, Callable[[float], None]], Timer]) -> None:
+    def _limit_asking(self, request: PeerRequest, since: float | None) -> None:
         """For a subclass: a permission that was asked is denied when nobody answers it in time."""
 
 
@@ -369,5 +393,5 @@ def stored_request(request: PeerRequest) -> JsonObject:
         "key": request.method.key,
         "method": request.method.wire,
         "params": params,
-        "print": request.fingerprint,
+        "print": written_fingerprint(request.fingerprint) if request.fingerprint is not None else "",
     }

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias, TypeVar
 
     from .agent import ServedSession
+    from .attach import Fingerprint
     from .methods import Method
     from .sessions import Session, Turn
     from .timers import Timer
@@ -20,47 +21,35 @@ if TYPE_CHECKING:
     Settle: TypeAlias = "Callable[[OwnRequest, Settlement, float], None]"
 
 
-class Output:
-    """One message that waits to be handed to the transport. ``data`` is empty once it was withdrawn."""
-
-    __slots__ = ("data", "request")
-
-    def __init__(self, data: bytes, request: OwnRequest | None) -> None:
-        self.data = data
-        self.request = request
-
-
 class Settlement:
     """How a request ended. ``outcome`` is result, error, invalid, deadline, withdrawn, closed or over."""
 
-    __slots__ = ("dispatch", "error", "line", "outcome", "raw", "result")
+    __slots__ = ("dispatch", "error", "line", "outcome", "result")
 
     def __init__(
         self,
         outcome: str,
         dispatch: str,
-        *,
         result: object = None,
         error: Exception | None = None,
-        raw: dict[str, object] | None = None,
         line: str | bytes = "",
     ) -> None:
         self.outcome = outcome
         self.dispatch = dispatch
         self.result = result
         self.error = error
-        self.raw = raw if raw is not None else {}
         self.line = line
 
 
 class OwnRequest:
-    """A request made here. ``settle`` is called exactly once, when it has come to its end."""
+    """A request made here. ``settle`` is called exactly once, when it has come to its end. ``data`` is its line while
+    that waits to be handed to the transport, and empty before, after, and once it was withdrawn."""
 
     __slots__ = (
         "cancel_asked",
+        "data",
         "id",
         "method",
-        "output",
         "params",
         "session",
         "settle",
@@ -85,7 +74,7 @@ class OwnRequest:
         self.settle = settle
         self.state = WAITING
         self.cancel_asked = False
-        self.output: Output | None = None
+        self.data = b""
         self.params = ""
         self.timer: Timer | None = None
         self.turn: Turn | None = None
@@ -97,7 +86,8 @@ class OwnRequest:
 
 
 class PeerRequest:
-    """A request of the peer that waits for our answer."""
+    """A request of the peer that waits for our answer. ``fingerprint`` tells its line from others, where that is of use
+    to this side."""
 
     __slots__ = ("fingerprint", "method", "params", "request_id", "rpc_id", "session", "state", "timer", "turn")
 
@@ -109,7 +99,7 @@ class PeerRequest:
         params: dict[str, object],
         session: Session | ServedSession | None,
         turn: Turn | None,
-        fingerprint: str,
+        fingerprint: Fingerprint | None,
     ) -> None:
         self.fingerprint = fingerprint
         self.request_id = request_id

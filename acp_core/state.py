@@ -252,6 +252,8 @@ LIVE = frozenset({IDLE, PROMPTING, CANCELLING, CONFIGURING, CLOSING})
 ENDING = frozenset({CANCELLING, FENCED, CLOSING})
 # States in which a transcript update is replayed history. STARTING: the agent has asked for a login before it reopens.
 REPLAY = frozenset({STARTING, LOADING, RESUMING, REPLAYING})
+# States of a connection in which nothing can be written.
+UNWRITABLE = frozenset({BROKEN, OVER})
 # States in which the opening plan is still under way.
 OPENING = frozenset({STARTING, CREATING, LOADING, RESUMING, REPLAYING, CONFIGURING})
 

@@ -19,9 +19,6 @@ class Timer:
         self.sequence = sequence
         self.action = action
 
-    def __lt__(self, other: Timer) -> bool:
-        return (self.when, self.sequence) < (other.when, other.sequence)
-
 
 class Timers:
     """All deadlines of a connection; the earliest is known in O(1)."""
@@ -29,8 +26,9 @@ class Timers:
     __slots__ = ("_cancelled", "_heap", "_sequence", "_unarmed")
 
     def __init__(self) -> None:
-        # Mostly empty: then each is the one empty tuple.
-        self._heap: list[Timer] | tuple[()] = ()
+        # Mostly empty: then each is the one empty tuple. The heap is of tuples, by time and sequence: heapq compares them
+        # without a call of ours.
+        self._heap: list[tuple[float, int, Timer]] | tuple[()] = ()
         self._unarmed: list[Timer] | tuple[()] = ()
         self._sequence = 0
         self._cancelled = 0
@@ -78,20 +76,20 @@ class Timers:
         heap = self._heap
         # Cancelled entries below the top are kept until they outnumber the others: memory stays bounded, cost O(1).
         if heap and self._cancelled > 16 and self._cancelled * 2 > len(heap):
-            heap[:] = [entry for entry in heap if entry.action is not None]
+            heap[:] = [entry for entry in heap if entry[2].action is not None]
             heapify(heap)
             self._cancelled = 0
 
     def next(self) -> float | None:
         """The earliest deadline that is armed, or None."""
-        return self._heap[0].when if self._heap else None
+        return self._heap[0][0] if self._heap else None
 
     def fire(self, now: float) -> bool:
         """Run the earliest timer if it is due at ``now``. False when none is due."""
         heap = self._heap
-        if not heap or heap[0].when > now:
+        if not heap or heap[0][0] > now:
             return False
-        timer = heappop(heap)
+        timer = heappop(heap)[2]
         action, timer.action = timer.action, None
         self._drop_cancelled()
         if action is not None:
@@ -100,21 +98,22 @@ class Timers:
 
     def clear(self) -> None:
         """Disarm all."""
-        for timer in (*self._heap, *self._unarmed):
+        for timer in (*(entry[2] for entry in self._heap), *self._unarmed):
             timer.action = None
         self._heap = ()
         self._unarmed = ()
         self._cancelled = 0
 
     def _arm(self, timer: Timer) -> None:
+        entry = (timer.when, timer.sequence, timer)
         if self._heap:
-            heappush(self._heap, timer)
+            heappush(self._heap, entry)
         else:
-            self._heap = [timer]
+            self._heap = [entry]
 
     def _drop_cancelled(self) -> None:
         heap = self._heap
-        while heap and heap[0].action is None:
+        while heap and heap[0][2].action is None:
             heappop(heap)
             self._cancelled -= 1
         if not heap:

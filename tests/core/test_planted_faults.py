@@ -292,7 +292,7 @@ FAULTS = (
     Fault(
         "a withdrawn prompt is written all the same",
         "connection",
-        '            self._output_bytes -= len(output.data)\n            output.data = b""\n',
+        '            self._output_bytes -= len(request.data)\n            request.data = b""\n',
         "",
         checks.check_withdrawn,
     ),

@@ -18,6 +18,7 @@ from acp_core import (
     events,
 )
 from acp_core.client import UPDATES
+from acp_core.requests import PeerRequest
 from acp_core.schema import v1_table
 from tests.core.helpers import CWD, FULL_CLIENT, Message, idle_client, one, prompting_client, request, update
 
@@ -83,7 +84,7 @@ def test_properties_of_requests_never_raise(row: Method) -> None:
     types: dict[str, set[type]] = {}
     for odd in ODD:
         params = dict.fromkeys(fields(v1_table.METHODS[row.key][3]), odd)
-        event = cls("test.1", 1, row.key, row.wire, params, None, b"", 1.0)
+        event = cls(PeerRequest("test.1", 1, row, params, None, None, None), False, b"", 1.0)
         assert isinstance(event, RequestReceived)
         for name in names:
             types.setdefault(name, set()).add(type(getattr(event, name)))

@@ -85,9 +85,9 @@ DISABLINGS = (
     Disabling(
         "C5",
         CONNECTION,
-        "                self._handed_over(message.request, now)\n                message.request = None\n",
-        "                if len(data) <= room:\n"
-        "                    self._handed_over(message.request, now)\n                    message.request = None\n",
+        "                output[0] = message = self._handed_over(message, now)\n",
+        "                whole = len(message.data) <= room\n"
+        "                output[0] = message = self._handed_over(message, now) if whole else message.data\n",
     ),
     # C6: a session needs an id; first the id, then what was held
     Disabling(
@@ -127,7 +127,7 @@ DISABLINGS = (
     Disabling(
         "C9",
         CONNECTION,
-        "        if self._state in (BROKEN, OVER) or self._fatal is not None:\n",
+        "        if self._state in UNWRITABLE or self._fatal is not None:\n",
         "        if False:\n",
     ),
     Disabling(
@@ -149,7 +149,7 @@ DISABLINGS = (
     Disabling("C11", "acp_core/usage.py", ' if method_key == "session_prompt" else GENERIC', ""),
     # C12: the owner's identity
     Disabling("C12", CLIENT, "turn = Turn(0, identity, token, ", "turn = Turn(0, None, token, "),
-    Disabling("C12", CONNECTION, "        event.turn = request.turn\n", ""),
+    Disabling("C12", "acp_core/events.py", "turn: Turn | None = request.turn\n", "turn: Turn | None = None\n"),
     Disabling(
         "C12",
         REATTACH,
@@ -228,8 +228,8 @@ DISABLINGS = (
     Disabling(
         "L7",
         CLIENT,
-        "            if session is None or session.state == CLOSED:\n                if session is None and",
-        "            if session is None or session.state in REPLAY:\n                if session is None and",
+        "        if row.session and (session is None or session.state == CLOSED):\n",
+        "        if row.session and (session is None or session.state in REPLAY):\n",
     ),
     # A1: a newline first, ids far above, history is no failure
     Disabling("A1", REATTACH, '            self._queue(b"\\n")\n', ""),
@@ -309,7 +309,7 @@ DISABLINGS = (
     # A5: answered ones are history, open ones are not raised again, nothing is allowed by itself
     Disabling("A5", REATTACH, "        if print_ in self._answered:\n", "        if False:\n"),
     Disabling("A5", REATTACH, "        if older is not None and older.fingerprint == print_:\n", "        if False:\n"),
-    Disabling("A5", CLIENT, "        unsure = (self._replaying and not self._restored) or ", "        unsure = "),
+    Disabling("A5", CLIENT, "            (self._replaying and not self._restored) or ", "            "),
     Disabling("A5", CLIENT, " or (session.attached and title is None and kind is None)\n", "\n"),
     Disabling(
         "A5",
@@ -320,7 +320,7 @@ DISABLINGS = (
     Disabling(
         "A5",
         REATTACH,
-        "                    self._limit_asking(open_request, self._timers.after)\n",
+        "                    self._limit_asking(open_request, None)\n",
         "                    pass\n",
     ),
     Disabling(
@@ -354,32 +354,46 @@ DISABLINGS = (
     Disabling(
         "P1", CLIENT, "            if gate is None or not gate.open(self._capabilities):\n", "            if False:\n"
     ),
-    Disabling("P1", CONNECTION, "        del self._peer_requests[request.request_id]\n", ""),
+    Disabling(
+        "P1",
+        CONNECTION,
+        "if self._peer_requests.pop(request.request_id, None)",
+        "if self._peer_requests.get(request.request_id)",
+    ),
     # P2: title, then kind, then default, on what is known of the tool call
     Disabling(
         "P2",
         POLICY,
-        "        keys = [key for key in (title, kind, DEFAULT)",
-        "        keys = [key for key in (kind, title, DEFAULT)",
+        "        if title in rules:\n            verdict = rules[title]\n        elif kind in rules:\n",
+        "        if title in rules and kind not in rules:\n            verdict = rules[title]\n"
+        "        elif kind in rules:\n",
     ),
     Disabling(
         "P2",
         CLIENT,
-        'get_str(tool_call, "title") or known[0], get_str(tool_call, "kind") or known[1]',
-        'get_str(tool_call, "title"), get_str(tool_call, "kind")',
+        "            title, kind = title or known[0], kind or known[1]\n",
+        "            pass\n",
     ),
     Disabling("P2", POLICY, "verdict if verdict in VERDICTS else DENY", "verdict if verdict in VERDICTS else ASK"),
     # P3: always only on purpose
-    Disabling("P3", POLICY, " in kinds if verdict == DENY or self.always else kinds[:1]:\n", " in kinds:\n"),
+    Disabling("P3", POLICY, '"allow_always") if self.always else ("allow_once",)', '"allow_always")'),
     Disabling(
         "P3",
-        POLICY,
-        "        return None\n\n    def merged",
-        "        return options[0] if options else None\n\n    def merged",
+        "acp_core/events.py",
+        "                    return option_id\n    return None\n",
+        "                    return option_id\n"
+        '    return str(get_objects(params, "options")[0]["optionId"]) if offered else None\n',
     ),
     # P4: one of the offered ids, in time
-    Disabling("P4", CLIENT, "            if option_id not in offered:\n", "            if False:\n"),
-    Disabling("P4", CLIENT, "        request.timer = start(self._permissions.ask_deadline, deny)\n", ""),
+    Disabling(
+        "P4", CLIENT, "            if not events.offers_option(request.params, option_id):\n", "            if False:\n"
+    ),
+    Disabling(
+        "P4",
+        CLIENT,
+        "        request.timer = timers.after(seconds, deny) if since is None else timers.at(since + seconds, deny)\n",
+        "",
+    ),
     # P5: public ids never come again
     Disabling("P5", CONNECTION, "        self._next_peer_request += 1\n", ""),
     # P6: a replay is counted, another one takes the place, an open id is never answered with an error
@@ -407,7 +421,7 @@ DISABLINGS = (
     # P8: open questions are answered cancelled, and so are later ones; the end of a turn ends them; a fence holds
     Disabling("P8", CLIENT, '        self._cancel_permissions(session, None, "cancel", self._now)\n', ""),
     Disabling(
-        "P8", CLIENT, "        if isinstance(session, Session) and session.state in ENDING:\n", "        if False:\n"
+        "P8", CLIENT, "        if session.state in ENDING:\n            # What", "        if False:\n            # What"
     ),
     Disabling(
         "P8", CLIENT, '            self._cancel_permissions(session, turn, "turn_end", at)\n', "            pass\n"
@@ -435,8 +449,8 @@ DISABLINGS = (
     Disabling(
         "P9",
         CLIENT,
-        "                if session is None and self._creating and session_id and self._hold(",
-        "                if False and self._hold(",
+        "            if session is None and self._creating and session_id and self._hold(",
+        "            if False and self._hold(",
     ),
     Disabling(
         "P9",

@@ -64,7 +64,12 @@ DISABLINGS = (
         '(("elicitation_id", "r", "ElicitationId"), ("url"',
     ),
     Disabling("12", METHODS, "not isinstance(value, bool) and value > 0", "not isinstance(value, bool) and value >= 0"),
-    Disabling("13", CODEC, '{_encode(id)},"result"', '{_encode(str(id))},"result"'),
+    Disabling(
+        "13",
+        CODEC,
+        "    name = id if isinstance(id, int) else ",
+        "    name = encode_basestring_ascii(str(id)) if id is not None else ",
+    ),
     Disabling("14", AGENT, "            if session_id in self._sessions:\n", "            if False:\n"),
     Disabling("16", CLIENT, '        tail = f\',"prompt":', '        tail = f\',"messageId":"made","prompt":'),
     Disabling(
@@ -231,8 +236,8 @@ DISABLINGS = (
     Disabling(
         "82",
         CLIENT,
-        "        if verdict != ASK:\n            self._answer",
-        "        if False:\n            self._answer",
+        "        if verdict == ASK:\n            return False\n",
+        "        if True:\n            return False\n",
     ),
     Disabling("83", CLIENT, '        self._cancel_permissions(session, None, "cancel", self._now)\n', "        pass\n"),
     Disabling(

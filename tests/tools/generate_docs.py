@@ -51,7 +51,7 @@ def _fields(cls: type[events.Event]) -> str:
         for name, value in base.__dict__.items()
         if isinstance(value, property) and not name.startswith("_")
     ]
-    text = ", ".join(f"`{name}`" for name in dict.fromkeys(names))
+    text = ", ".join(f"`{name}`" for name in dict.fromkeys(names) if name[0] != "_")
     if properties:
         text += "; computed: " + ", ".join(f"`{name}`" for name in dict.fromkeys(properties))
     return text
