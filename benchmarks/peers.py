@@ -23,7 +23,7 @@ from acp_core import ClientConnection, Event, Policy, TurnEnded
 from . import traffic
 from .delivery import streaming
 from .fresh import in_fresh_process
-from .receiving import READ, READERS
+from .receiving import ANSWERING, READ
 from .rows import Figure, Lines, Row
 
 ROUNDS = 3
@@ -59,7 +59,7 @@ async def ours(command: list[str], expected: int, *, typed: bool) -> float:
         for event in client.events():
             if not typed:
                 count(event)
-            elif reader := READERS.get(event.__class__):
+            elif reader := ANSWERING.get(event.__class__):
                 reader(client, event)
                 handled += 1
             if event.__class__ is TurnEnded:

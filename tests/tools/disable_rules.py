@@ -85,9 +85,9 @@ DISABLINGS = (
     Disabling(
         "C5",
         CONNECTION,
-        "                output[0] = message = self._handed_over(message, now)\n",
+        "                leaving[-1] = message = self._handed_over(message, now)\n",
         "                whole = len(message.data) <= room\n"
-        "                output[0] = message = self._handed_over(message, now) if whole else message.data\n",
+        "                leaving[-1] = message = self._handed_over(message, now) if whole else message.data\n",
     ),
     # C6: a session needs an id; first the id, then what was held
     Disabling(
