@@ -141,7 +141,6 @@ class Connection:
         "_requests",
         "_scan",
         "_served",
-        "_short",
         "_state",
         "_timers",
         "_tombstones",
