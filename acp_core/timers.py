@@ -26,8 +26,8 @@ class Timers:
     __slots__ = ("_cancelled", "_heap", "_sequence", "_unarmed")
 
     def __init__(self) -> None:
-        # Mostly empty: then each is the one empty tuple. The heap has tuples, by time and sequence, which heapq
-        # compares without a call of ours.
+        # Mostly empty: then each is the one empty tuple. The heap has tuples, by time and sequence: heapq compares them
+        # without a call of ours.
         self._heap: list[tuple[float, int, Timer]] | tuple[()] = ()
         self._unarmed: list[Timer] | tuple[()] = ()
         self._sequence = 0

@@ -96,7 +96,7 @@ FAULTS = (
     Fault(
         "held updates are dropped",
         "client",
-        "        self._held.append(held)\n        self._held_bytes += held.size + 256",
+        "        self._held = appended(self._held, held)\n        self._held_bytes += held.size + 256",
         "        self._held_bytes += held.size + 256",
         checks.check_held,
     ),

@@ -400,7 +400,7 @@ DISABLINGS = (
     Disabling(
         "P6",
         CONNECTION,
-        "            if older.method.wire == row.wire and older.params == params:\n",
+        "            if older.method.wire == row.wire and older.params == request.params:\n",
         "            if False:\n",
     ),
     Disabling(
