@@ -188,7 +188,7 @@ class Link:
                     self.cancel_handler(event.request_id)
                 continue
             if isinstance(rest, (RequestAbandoned, CancelRequested, TurnCancelReceived)):
-                self.cancel_handler(rest.request_id)
+                self.cancel_handler(rest.request_id or "")
             elif isinstance(rest, WriteFailed):
                 self._gone = rest.reason
             elif isinstance(rest, ConnectionOver):
@@ -392,9 +392,9 @@ class Link:
             finally:
                 self._working.remove(scope)
 
-    def cancel_handler(self, request_id: str | None) -> None:
+    def cancel_handler(self, request_id: str) -> None:
         """Cancel the handler of a request, if one is running."""
-        scope = self._handlers.get(request_id or "")
+        scope = self._handlers.get(request_id)
         if scope is not None:
             scope.cancel()
 
