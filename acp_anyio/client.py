@@ -6,6 +6,7 @@ import secrets
 from contextlib import asynccontextmanager
 from functools import partial
 from os import fspath
+from time import monotonic
 from typing import TYPE_CHECKING, TypeVar, overload
 
 import anyio
@@ -39,8 +40,10 @@ if TYPE_CHECKING:
     About: TypeAlias = "Session | str | None"
 
 R = TypeVar("R")
-# The owner's code runs in the loop: after so many events in one go the others get their turn.
-EVENTS_PER_TURN = 64
+# The owner's code runs in the loop: after so many seconds in one go the others get their turn, which is looked at every
+# so many events. By a number of events alone a quick consumer falls behind the reader, and all that is unread is kept:
+# that costs half of json.loads an update.
+TURN, EVENTS_PER_LOOK = 0.005, 64
 
 
 @asynccontextmanager
@@ -333,6 +336,7 @@ class TurnIterator:
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
         self._taken = 0
+        self._since = 0.0
         self._over = False
 
     def __aiter__(self) -> Self:
@@ -342,19 +346,24 @@ class TurnIterator:
         if self._over:
             raise StopAsyncIteration
         turn = self._turn
-        channel = turn.channel
-        try:
-            self._taken += 1
-            if self._taken % EVENTS_PER_TURN == 0:
-                await anyio.lowlevel.checkpoint()
-            await turn.link.wait(turn.waiter, lambda: bool(len(channel)) or turn.waiter.event is not None)
-        except anyio.get_cancelled_exc_class():
-            turn.detach()
-            raise
-        # Of a turn that was detached only its end is left.
-        event = channel.take() or turn.waiter.event
-        assert event is not None
-        turn.link.refresh()
+        link, channel = turn.link, turn.channel
+        self._taken += 1
+        gives_way = self._taken % EVENTS_PER_LOOK == 0 and monotonic() > self._since + TURN
+        event = None if gives_way else channel.take()
+        if event is None:
+            try:
+                if gives_way:
+                    await anyio.lowlevel.checkpoint()
+                await link.wait(turn.waiter, lambda: bool(len(channel)) or turn.waiter.event is not None)
+            except anyio.get_cancelled_exc_class():
+                turn.detach()
+                raise
+            self._since = monotonic()
+            # Of a turn that was detached only its end is left.
+            event = channel.take() or turn.waiter.event
+            assert event is not None
+        if link.paused:
+            link.refresh()
         if isinstance(event, (TurnEnded, TurnFailed)):
             self._over = True
         if isinstance(event, TurnFailed):

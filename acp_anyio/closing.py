@@ -79,7 +79,7 @@ class Closer:
 
     async def _cancel(self) -> None:
         self._link.call(self.closing.leave_turns)
-        await self._link.wait(self._link.moved, lambda: self.closing.turns_left)
+        await self._link.until(lambda: self.closing.turns_left)
 
     async def _drive(self, attempt: Attempt) -> None:
         closing = self.closing

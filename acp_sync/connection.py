@@ -10,23 +10,16 @@ import contextlib
 import os
 import threading
 import traceback
-from collections import deque
 from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
 from acp_core.connection import Connection
-from acp_core.errors import (
-    ACPError,
-    ConnectionClosed,
-    ConsumerTooSlow,
-    LocalProtocolError,
-    RequestError,
-    handler_failed,
-)
-from acp_core.events import ConnectionOver, Event, RequestReceived, RequestSettled, WriteFailed
+from acp_core.drive import NEVER, PACE_AT, Drive
+from acp_core.errors import ACPError, ConnectionClosed, ConsumerTooSlow, LocalProtocolError
+from acp_core.events import ConnectionOver, Event, RequestReceived, RequestSettled
 from acp_core.front import nothing
-from acp_core.inbox import Channel, HandlerFailed, Inbox
+from acp_core.inbox import Channel, Inbox
 from acp_core.state import OVER
 
 from .transport import Messages, Transport
@@ -41,15 +34,9 @@ P = ParamSpec("P")
 # comes just before the wait begins would only be heard at its end.
 SLICE = 0.5 if os.name == "posix" else 0.1
 NO_WAKE = 0.05
-WRITE_SIZE = 65536
-# Callers that produce faster than the peer reads wait above this mark, in bytes.
-PACE_AT = 1024 * 1024
-MAX_REPORTS, MAX_REPORT_BYTES = 10_000, 16 * 1024 * 1024
 JOIN = 1.0
 # Threads that wait for the end of a close, each maybe in a callback: closing waits for none of them.
 WAITING: set[threading.Thread] = set()
-# Rules whose breach says that the connection went away under the caller.
-GONE = ("connection.over", "connection.write_failed")
 
 
 class Bell:
@@ -92,13 +79,11 @@ class Waiter:
         self.bell.ring()
 
 
-class Driver:
+class Driver(Drive):
     """Runs one core connection over one transport.
 
-    ``act`` gets every event that settles nobody and is in nobody's queue, with the lock held; it says whether it took
-    the event, and must neither block nor run code of the owner. ``explain`` turns the error of a connection that went
-    away into one that knows why; it may wait for a bounded time. ``keep`` is told with the lock held how many bytes the
-    next write has, and gives what is to be done before it.
+    ``explain`` turns the error of a connection that went away into one that knows why; it may wait for a bounded time.
+    ``keep`` is told with the lock held how many bytes the next write has, and gives what is to be done before it.
     """
 
     def __init__(
@@ -111,30 +96,20 @@ class Driver:
         explain: Callable[[ConnectionClosed], ConnectionClosed] | None = None,
         keep: Callable[[int], Callable[[], object] | None] | None = None,
     ) -> None:
-        self.connection = connection
+        # All output where a snapshot is kept: what that calls answered leaves with the write it is stored for.
+        messages = isinstance(transport, Messages)
+        super().__init__(connection, inbox, monotonic, whole_writes=keep is not None, messages=messages)
         self.transport = transport
-        self._keeps_boundaries = isinstance(transport, Messages)
-        self.inbox = inbox
-        self.act: Callable[[Event], bool] = lambda event: False
-        self.closing = False
-        self.dropped_reports = 0
         self._explain = explain
-        self._gone = "the connection is over"
         self._on_event = on_event
         self._keep = keep
-        self._reports: deque[Event] = deque()
-        self._report_bytes = 0
         self._reported = Bell()
         self._lock = threading.Lock()
         self._holder = 0
-        self._bells: set[Bell] = set()
-        self._watching: set[Bell] = set()
         self._leaving: list[Channel] = []
         self._readable = Bell()
-        self._read_until: float | None = None
         self._reading = False
         self._writable = Bell()
-        self._sending = False
         self._wake: Callable[[], None] | None = getattr(transport, "wake", None)
         loops = [self._read, self._write] + ([self._dispatch] if on_event is not None else [])
         self._loops = [
@@ -156,9 +131,10 @@ class Driver:
         try:
             return self._locked(intent, *args, **kwargs)
         except LocalProtocolError as why:
-            if why.rule not in GONE or self.closing:
+            error = self.refusal(why)
+            if error is why:
                 raise
-            raise self.explained(ConnectionClosed(self._gone)) from why
+            raise self.explained(error) from why
 
     def _locked(self, intent: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         with self._lock:
@@ -167,13 +143,15 @@ class Driver:
                 try:
                     return intent(*args, **kwargs)
                 finally:
-                    self._pump()
+                    self.pump()
+                    while self._leaving:
+                        self.detach(self._leaving.pop())
             except Exception:
                 raise
             except BaseException:
                 # Ctrl-C between two steps of the core: what it left half done is not to be trusted.
                 self.connection.abort("a caller was interrupted inside the core")
-                self._pump()
+                self.pump()
                 raise
             finally:
                 self._holder = 0
@@ -219,7 +197,7 @@ class Driver:
 
     def _withdraw(self, id: int) -> None:
         with contextlib.suppress(ACPError):
-            self.call(self.connection.cancel_request, id)
+            self._locked(self.connection.cancel_request, id)
 
     def fail(self, error: Exception) -> NoReturn:
         """Raise an error of the core, with what is known of its cause."""
@@ -234,32 +212,26 @@ class Driver:
         Raises:
             ConsumerTooSlow: what is waited for stands behind more unread input than may be kept.
         """
-        entered = False
+        wake = bell.ring
+        blocked = False
         try:
             while True:
                 with self._lock:
+                    if blocked:
+                        blocked = False
+                        self.unblock(wake, counts=counts)
                     found = ready()
                     if found is not None:
-                        # Somebody else may wait for the same.
-                        bell.ring()
-                        self._resume()
+                        self.taken(wake)
                         return found
-                    if counts and self.inbox.full:
-                        raise ConsumerTooSlow(
-                            f"{self.inbox.size} bytes of unread events stand before the answer, and "
-                            f"{self.inbox.full_at} are the bound; read or detach the other turns of this connection"
-                        )
-                    if not entered:
-                        entered = True
-                        self._bells.add(bell)
-                        self.inbox.waiters += counts
-                        self._resume()
+                    self.block(wake, counts=counts)
+                    blocked = True
                 bell.wait()
         finally:
-            if entered:
+            if blocked:
                 with self._lock:
-                    self._bells.discard(bell)
-                    self.inbox.waiters -= counts
+                    self.unblock(wake, counts=counts)
+                    self.taken(wake)
 
     def answer(self, waiter: Waiter) -> Event:
         """Wait for the end of a request."""
@@ -270,14 +242,14 @@ class Driver:
         bell = Bell()
 
         def ready() -> bool | None:
-            self._watching.add(bell)
+            self.watching.add(bell.ring)
             return True if done() else None
 
         try:
             self.wait(bell, ready, counts=counts)
         finally:
             with self._lock:
-                self._watching.discard(bell)
+                self.watching.discard(bell.ring)
 
     def pace(self, stop: Callable[[], bool]) -> None:
         """Wait while the peer reads too slowly, at most until ``stop``."""
@@ -287,72 +259,43 @@ class Driver:
 
     def leave(self, channel: Channel) -> None:
         """A consumer has left. Safe in a finalizer, which may run inside the core."""
-        if self._holder == threading.get_ident():
+        if self.inside:
             self._leaving.append(channel)
             return
         with self._lock:
-            channel.detach()
-            self._resume()
+            self.detach(channel)
 
     @property
     def inside(self) -> bool:
         """The caller runs inside the core: a finalizer that must not wait for it."""
         return self._holder == threading.get_ident()
 
-    # ── The pump; the lock is held ──────────────────────────────────────────────────────────────────────────────────
+    # ── What the pump asks for; the lock is held ────────────────────────────────────────────────────────────────────
 
-    def _pump(self) -> None:
-        connection, inbox = self.connection, self.inbox
-        while True:
-            for event in connection.events():
-                rest = inbox.route(event)
-                if rest is None:
-                    continue
-                if isinstance(rest, (ConnectionOver, WriteFailed)):
-                    self._gone = rest.reason
-                if not self.act(rest):
-                    self.report(rest)
-            deadline = connection.next_deadline()
-            if deadline != float("-inf") or not self._sending or connection.state == OVER:
-                break
-            # The writer hangs in a write. Durations start all the same.
-            connection.data_to_send(monotonic(), 0)
-        while self._leaving:
-            self._leaving.pop().detach()
-        if connection.output_bytes or deadline == float("-inf"):
-            self._writable.ring()
-        earlier = deadline is not None and (self._read_until is None or deadline < self._read_until)
-        if earlier and deadline != float("-inf"):
-            self._read_until = deadline
-            if self._reading and self._wake is not None:
-                self._wake()
-            self._readable.ring()
-        for bell in self._watching:
-            bell.ring()
-        if inbox.full:
-            for bell in self._bells:
-                bell.ring()
-        self._resume()
+    def write_soon(self) -> bool:
+        """As ``Drive``: the writer's thread writes. A caller does not, since a Ctrl-C would leave half a message."""
+        self._writable.ring()
+        return False
 
-    def _resume(self) -> None:
-        if not self._paused():
+    def wake_reader(self) -> None:
+        """As ``Drive``."""
+        self._readable.ring()
+
+    def wake_timer(self) -> None:
+        """As ``Drive``: the reader keeps the time."""
+        if self._reading and self._wake is not None:
+            self._wake()
+        elif self.paused:
             self._readable.ring()
 
-    def _paused(self) -> bool:
-        return self.inbox.paused and self.connection.state != OVER
+    def wake_dispatcher(self) -> None:
+        """As ``Drive``."""
+        self._reported.ring()
 
     def report(self, event: Event) -> None:
-        """Queue an event for the dispatcher. Past the bound it is dropped and counted. The lock is held."""
-        if self._on_event is None:
-            return
-        size = len(getattr(event, "line", b""))
-        if len(self._reports) >= MAX_REPORTS or self._report_bytes + size > MAX_REPORT_BYTES:
-            if not isinstance(event, ConnectionOver):
-                self.dropped_reports += 1
-                return
-        self._reports.append(event)
-        self._report_bytes += size
-        self._reported.ring()
+        """As ``Drive``, if anybody listens."""
+        if self._on_event is not None:
+            super().report(event)
 
     # ── The threads ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -361,26 +304,25 @@ class Driver:
             loop()
         except BaseException as why:
             # A defect here must not leave anybody waiting.
-            self.call(self.connection.abort, f"the {loop.__name__[1:]} loop failed: {why!r}")
+            self._locked(self.connection.abort, f"the {loop.__name__[1:]} loop failed: {why!r}")
             raise
 
     def _read(self) -> None:
-        connection = self.connection
         while True:
             with self._lock:
-                deadline = connection.next_deadline()
-                if deadline == float("-inf"):
+                deadline = self.connection.next_deadline()
+                if deadline == NEVER:
                     deadline = None
-                self._read_until = deadline
-                paused = self._paused()
-                self._reading = not paused
+                self.sleeps_until = deadline
+                self.paused = self.must_pause
+                self._reading = not self.paused
             left = None if deadline is None else max(0.0, deadline - monotonic())
             # A read that began at a deadline takes what was there by then: its time has come, whatever still follows.
             due = left == 0
-            if paused:
+            if self.paused:
                 # Nothing is read for a deadline either: a timer that comes again and again would read without bound.
                 if due:
-                    self.call(connection.handle_timeout, monotonic(), paused=True)
+                    self._locked(self.time_is_up)
                 else:
                     self._readable.wait(left)
                 continue
@@ -389,72 +331,63 @@ class Driver:
             try:
                 data = self.transport.receive(left)
             except TimeoutError:
-                self.call(connection.handle_timeout, monotonic())
+                self._locked(self.time_is_up)
                 continue
             except OSError as why:
-                self.call(connection.abort, f"reading failed: {why}")
+                self._locked(self.connection.abort, f"reading failed: {why}")
                 return
-            self.call(self._received, data, due)
-            if data is None or (not data and not self._keeps_boundaries):
+            self._locked(self._received, data, due)
+            if data is None or (not data and not self._messages):
                 return
 
     def _received(self, data: str | bytes | None, due: bool) -> None:
         self._reading = False
-        if data is None:
-            self.connection.receive_eof(monotonic())
-        elif isinstance(data, str) or self._keeps_boundaries:
-            self.connection.receive_message(data, monotonic())
-        else:
-            self.connection.receive_data(data, monotonic())
+        self.received(data)
         if due:
-            self.connection.handle_timeout(monotonic())
+            self.time_is_up()
 
     def _write(self) -> None:
-        connection = self.connection
         while True:
+            with self._lock:
+                waits = self.output_waits
+            if not waits:
+                self._writable.wait()
+                continue
             try:
-                data, store = self.call(self._output)
+                data, store = self._locked(self._output)
                 if store is not None:
                     store()
             except Exception as why:
                 if self._keep is None:
                     raise
-                self.call(connection.abort, f"the snapshot was not stored: {why!r}")
+                self._locked(self.connection.abort, f"the snapshot was not stored: {why!r}")
                 continue
             if data:
                 try:
                     self.transport.send(data)
                 except OSError as why:
-                    self.call(self._send_failed, str(why.strerror or why))
-            elif connection.state == OVER:
+                    self._locked(self.connection.send_failed, str(why.strerror or why), monotonic())
+                self.sending = False
+            elif self.connection.state == OVER:
                 return
-            else:
-                self._writable.wait()
 
     def _output(self) -> tuple[bytes, Callable[[], object] | None]:
-        # All of it where a snapshot is kept: what that calls answered leaves with the write it is stored for.
-        data = self.connection.data_to_send(monotonic(), WRITE_SIZE if self._keep is None else None)
-        self._sending = bool(data)
+        data = self.take_output()
         return data, self._keep(len(data)) if data and self._keep is not None else None
-
-    def _send_failed(self, reason: str) -> None:
-        self._sending = False
-        self.connection.send_failed(reason, monotonic())
 
     def _dispatch(self) -> None:
         assert self._on_event is not None
-        while True:
-            self._reported.wait()
-            while self._reports:
-                with self._lock:
-                    event = self._reports.popleft()
-                    self._report_bytes -= len(getattr(event, "line", b""))
-                try:
-                    self._on_event(event)
-                except Exception:
-                    traceback.print_exc()
-                if isinstance(event, ConnectionOver):
-                    return
+        event: Event | None = None
+        while not isinstance(event, ConnectionOver):
+            with self._lock:
+                event = self.next_report()
+            if event is None:
+                self._reported.wait()
+                continue
+            try:
+                self._on_event(event)
+            except Exception:
+                traceback.print_exc()
 
     def spawn(
         self,
@@ -468,14 +401,8 @@ class Driver:
         def body() -> None:
             try:
                 self.call(answer, work())
-            except RequestError as why:
-                self._refuse(event, why)
             except BaseException as why:
-                late = isinstance(why, LocalProtocolError) and why.rule in (*GONE, "request.answered")
-                if not late and not isinstance(why, ConnectionClosed):
-                    # First: a peer that has its answer may hang up, and nothing is reported behind the end.
-                    self._failed(event, why)
-                self._refuse(event, handler_failed())
+                self._locked(self.handler_raised, event, why)
             finally:
                 over()
 
@@ -483,9 +410,7 @@ class Driver:
             self._start(event, body)
         except RuntimeError as why:
             over()
-            error = handler_failed()
-            self.connection.respond_error(event.request_id, error.code, error.message, error.data)
-            self.report(HandlerFailed(why, event))
+            self.handler_raised(event, why)
 
     def tell(self, event: RequestReceived, work: Callable[[], object]) -> None:
         """Run the owner's code in a thread of its own; nobody is answered. The lock is held."""
@@ -494,12 +419,12 @@ class Driver:
             try:
                 work()
             except BaseException as why:
-                self._failed(event, why)
+                self._locked(self.failed, event, why)
 
         try:
             self._start(event, body)
         except RuntimeError as why:
-            self.report(HandlerFailed(why, event))
+            self.failed(event, why)
 
     def _start(self, event: RequestReceived, body: Callable[[], None]) -> None:
         def run() -> None:
@@ -516,17 +441,6 @@ class Driver:
         except RuntimeError:
             self._handlers.discard(thread)
             raise
-
-    def _failed(self, event: Event, why: BaseException) -> None:
-        with self._lock:
-            self.report(HandlerFailed(why, event))
-
-    def _refuse(self, event: RequestReceived, error: RequestError) -> None:
-        """Answer with an error. It may have been answered before, and an error that is no JSON becomes a plain one."""
-        for one in (error, handler_failed()):
-            with contextlib.suppress(ACPError, TypeError):
-                self.call(self.connection.respond_error, event.request_id, one.code, one.message, one.data)
-                return
 
     # ── The end ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -547,7 +461,7 @@ class Driver:
 
     def stop(self, reason: str = "closed by the owner") -> None:
         """End everything now: what waits settles first, then the threads leave. Bounded; a second call is harmless."""
-        self.call(self.connection.abort, reason)
+        self._locked(self.connection.abort, reason)
         self.transport.close()
         for thread in self._loops:
             join(thread)

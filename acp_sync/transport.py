@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from typing import IO, Protocol, TypeAlias, runtime_checkable
 
+from acp_core.drive import Pieces
+
 READ_SIZE = 256 * 1024
 # A write of so much does not block after poll() said there is room, whatever the mode of the descriptor.
 PIPE_BUF = getattr(select, "PIPE_BUF", 512)
@@ -272,15 +274,12 @@ class Messages:
         self.wake: Callable[[], None] | None = getattr(transport, "wake", None)
         self.close_output: Callable[[], None] | None = getattr(transport, "close_output", None)
         self._send = transport.send_message
-        self._parts: list[bytes] = []
+        self._pieces = Pieces()
 
     def send(self, data: bytes) -> None:
         """Send the messages that are whole by now; the rest waits for its line end."""
-        head, *others = data.split(b"\n")
-        self._parts.append(head)
-        for part in others:
-            self._send(b"".join(self._parts))
-            self._parts = [part]
+        for message in self._pieces.cut(data):
+            self._send(message)
 
 
 def adapt(transport: Connectable) -> Transport | Messages:

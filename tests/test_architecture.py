@@ -36,6 +36,7 @@ LAYERS = (
     ("reattach",),
     ("client", "agent"),
     ("inbox", "turns", "settlement", "closing"),
+    ("drive",),
     ("host",),
     ("__init__",),
 )

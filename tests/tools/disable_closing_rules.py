@@ -244,12 +244,7 @@ DISABLINGS = (
     Disabling("P12", CLOSING, "deadline=2 * self.grace.cancel)", "deadline=self.grace.cancel / 2)"),
     Disabling("P12", CLOSING, "                errors.append(why)\n", "                pass\n"),
     Disabling("P12", THREADS, "lambda: self.closing.turns_left)", "lambda: self.closing.turns_left, counts=False)"),
-    Disabling(
-        "P12",
-        LOOPS,
-        "        await self._link.wait(self._link.moved, lambda: self.closing.turns_left)\n",
-        "        while not self.closing.turns_left:\n            await self._link.moved.pause()\n",
-    ),
+    Disabling("P12", LOOPS, "lambda: self.closing.turns_left)", "lambda: self.closing.turns_left, counts=False)"),
     Disabling("P13", CLOSING, "within=grace.cancel, best_effort=True)", "within=100 * grace.cancel)"),
     Disabling(
         "P18",
