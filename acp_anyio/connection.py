@@ -99,6 +99,11 @@ class Link(Drive):
         inbox: Inbox | None = None,
         keep: Callable[[int], Callable[[], object] | None] | None = None,
     ) -> None:
+        if not isinstance(transport, (ByteStream, ObjectStream)):
+            raise TypeError(
+                f"transport must be an anyio ByteStream or ObjectStream, not {type(transport).__name__}; "
+                "see docs/transports.md"
+            )
         # All output where a snapshot is kept: what that calls answered leaves with the write it is stored for.
         messages = not isinstance(transport, ByteStream)
         inbox = inbox if inbox is not None else Inbox()
@@ -354,11 +359,18 @@ class Link(Drive):
                 finally:
                     # First what needs no await: after it every waiter has settled.
                     self.end(None if clean else "its owner has left")
-                    with anyio.CancelScope(shield=True):
-                        with suppress(TimeoutError):
+                    try:
+                        with anyio.CancelScope(shield=True):
                             await self.aclose()
-                    for scope in self._working:
-                        scope.cancel()
+                    except TimeoutError:
+                        pass
+                    except Exception as why:
+                        # The transport cannot be closed. What went wrong before says more.
+                        if clean:
+                            failure = why
+                    finally:
+                        for scope in self._working:
+                            scope.cancel()
         finally:
             self._tasks = None
             self._deliver()

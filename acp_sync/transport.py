@@ -286,28 +286,44 @@ def adapt(transport: Connectable) -> Transport | Messages:
     """What a driver runs, for what a caller may give. Sockets and streams are owned from now on.
 
     Raises:
-        TypeError: it is none of them.
+        TypeError: it is none of them, or a socket that listens.
     """
     if isinstance(transport, socket.socket):
+        if _listens(transport):
+            raise TypeError("transport must be a connected socket, not one that listens: give what its accept() gives")
         if POLLS:
             return PollTransport(transport.fileno(), transport.fileno(), transport.close, sock=True)
         return StreamTransport(transport.makefile("rb"), transport.makefile("wb"), transport.close)
-    if isinstance(transport, tuple):
+    if isinstance(transport, tuple) and _is_pair(transport):
         reader, writer = transport
         numbers = [_descriptor(side) for side in transport]
         if POLLS and numbers[0] is not None and numbers[1] is not None:
             closers = [_closer(side) for side in ((writer,) if numbers[0] == numbers[1] else (writer, reader))]
             return PollTransport(numbers[0], numbers[1], *closers)
         return StreamTransport(_stream(reader, "rb"), _stream(writer, "wb"), _closer(reader))
-    if isinstance(transport, MessageTransport):
-        return Messages(transport)
-    if isinstance(transport, Transport):
-        return transport
+    # A class has the methods too, but nobody to call them on.
+    if not isinstance(transport, type):
+        if isinstance(transport, MessageTransport):
+            return Messages(transport)
+        if isinstance(transport, Transport):
+            return transport
     raise TypeError(
         "transport must be a socket, a pair (reader, writer) of binary files or descriptors, or an object with "
         "receive, send and close, or with receive_message, send_message and close, "
-        f"not {type(transport).__name__}"
+        f"not {transport!r}"
     )
+
+
+def _listens(sock: socket.socket) -> bool:
+    try:
+        return bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    except OSError:
+        return False
+
+
+def _is_pair(sides: tuple[object, ...]) -> bool:
+    """Two descriptors or files."""
+    return len(sides) == 2 and all(isinstance(side, int) or hasattr(side, "close") for side in sides)
 
 
 def _descriptor(side: int | IO[bytes]) -> int | None:

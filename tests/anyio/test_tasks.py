@@ -8,6 +8,7 @@ import socket
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.lowlevel
 import pytest
 from anyio.abc import ByteStream, UNIXSocketStream
 from anyio.streams.stapled import StapledObjectStream
@@ -381,6 +382,70 @@ async def test_a_stream_of_objects_keeps_message_boundaries() -> None:
                 assert await session.prompt(text).text() == text
     assert len(items) == 4
     assert all(isinstance(item, bytes) and b"\n" not in item and item.endswith(b"}") for item in items)
+
+
+class Unclosable(ByteStream):
+    """Nothing ever comes, and closing it fails."""
+
+    def __init__(self, why: Exception) -> None:
+        self.why = why
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        await anyio.sleep_forever()
+        return b""
+
+    async def send(self, item: bytes) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    async def send_eof(self) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        raise self.why
+
+
+FAILURES = [OSError("no"), anyio.BrokenResourceError(), anyio.ClosedResourceError(), anyio.EndOfStream(), ValueError()]
+
+
+@pytest.mark.parametrize("why", FAILURES, ids=lambda why: type(why).__name__)
+async def test_a_transport_that_cannot_be_closed_hangs_nobody(why: Exception) -> None:
+    with anyio.fail_after(LIMIT):
+        with pytest.raises(ExceptionGroup) as caught:
+            async with acp_anyio.connect(Unclosable(why), permissions=allow, close_grace=0.1) as agent:
+                with pytest.raises(RequestTimeout):
+                    await agent.initialize(deadline=0.05)
+        assert caught.value.exceptions == (why,)
+        assert agent.closed
+        with pytest.raises(KeyError):
+            # What went wrong in the block says more.
+            async with acp_anyio.connect(Unclosable(why), permissions=allow, close_grace=0.1):
+                raise KeyError
+
+
+async def test_a_client_that_cannot_be_closed_hangs_no_agent() -> None:
+    class Ended(Unclosable):
+        async def receive(self, max_bytes: int = 65536) -> bytes:
+            raise anyio.EndOfStream
+
+    with anyio.fail_after(LIMIT):
+        with pytest.raises(ValueError, match="cannot"):
+            await acp_anyio.serve_on(Echo(), Ended(ValueError("cannot")), close_grace=0.1)
+
+
+async def test_a_cancelled_block_over_a_transport_that_cannot_be_closed() -> None:
+    with anyio.move_on_after(0.05) as scope:
+        async with acp_anyio.connect(Unclosable(ValueError()), permissions=allow, close_grace=0.1):
+            await anyio.sleep_forever()
+    assert scope.cancelled_caught
+
+
+@pytest.mark.parametrize("wrong", [3, None, (0, 1), Unclosable, object()], ids=lambda wrong: type(wrong).__name__)
+async def test_what_is_no_transport_is_named(wrong: ByteStream) -> None:
+    with pytest.raises(TypeError, match="transport must be an anyio ByteStream or ObjectStream, not "):
+        async with acp_anyio.connect(wrong, permissions=allow):
+            pass
+    with pytest.raises(TypeError, match="transport must be an anyio ByteStream or ObjectStream, not "):
+        await acp_anyio.serve_on(Echo(), wrong)
 
 
 async def test_a_loop_left_early_detaches_at_once() -> None:

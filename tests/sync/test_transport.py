@@ -192,9 +192,25 @@ def test_an_empty_message_is_no_end(peer: Peer) -> None:
     transport.plain.thread.join(5)
 
 
-def test_what_is_no_transport_is_named() -> None:
-    with pytest.raises(TypeError, match=r"receive_message, send_message and close, not object"):
-        acp_sync.connect(object(), permissions=DENY)  # type: ignore[arg-type]  # The mistake under test.
+@pytest.mark.parametrize(
+    "wrong", [3, None, object(), Plain, (1,), ("a", "b"), (1, 2, 3)], ids=lambda wrong: type(wrong).__name__
+)
+def test_what_is_no_transport_is_named(wrong: acp_sync.Transport) -> None:
+    with pytest.raises(TypeError, match=r"receive_message, send_message and close, not "):
+        acp_sync.connect(wrong, permissions=DENY)
+
+
+def test_a_listening_socket_is_no_transport() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        with pytest.raises(TypeError, match="a connected socket"):
+            acp_sync.connect(listener, permissions=DENY)
+        with pytest.raises(TypeError, match="a connected socket"):
+            acp_sync.serve_on(Silent(), listener)
+
+
+class Silent:
+    def prompt(self, turn: acp_sync.AgentTurn) -> None:
+        return None
 
 
 class Broken:
