@@ -4,6 +4,13 @@
 of ``acp_core``.
 """
 
+try:
+    import anyio as _anyio  # noqa: F401 # said here, where a missing one can be explained
+except ModuleNotFoundError as why:
+    if why.name != "anyio":
+        raise
+    raise ModuleNotFoundError('acp_anyio needs anyio: pip install "acp-sansio[anyio]"', name="anyio") from why
+
 from acp_core.inbox import HandlerFailed
 
 from .agent import AgentSession, AgentTurn, PromptAgent, serve, serve_on

@@ -171,6 +171,14 @@ def test_core_starts_without_a_library() -> None:
     assert loaded & (heavy | impure | concurrent | others) == set()
 
 
+def test_acp_anyio_without_anyio_names_the_extra() -> None:
+    code = "import sys; sys.path.insert(0, '.'); import acp_anyio"
+    found = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert found.stderr.endswith('ModuleNotFoundError: acp_anyio needs anyio: pip install "acp-sansio[anyio]"\n')
+
+
 @pytest.mark.parametrize(("path", "package"), files("acp_anyio"), ids=name_of)
 def test_acp_anyio_knows_no_event_loop(path: Path, package: str) -> None:
     """Only anyio, the core and the standard library: the same code runs on asyncio and trio."""
