@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from acp_core import RequestError
-from acp_core.errors import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, clip, local
+from acp_core.errors import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, clip, local, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,7 +73,8 @@ class Files:
                 part = file.readline(left + 1) if lines is not None else file.read(left + 1)
                 left -= len(part)
                 if left < 0:
-                    raise RequestError(INVALID_PARAMS, f"more than {self.max_bytes} bytes: ask by line and limit")
+                    message = f"more than {self.max_bytes} bytes: ask by line and limit"
+                    raise refusal(INVALID_PARAMS, message, "limit", "workspace.max_file_bytes")
                 parts.append(part)
                 if lines is None or not part:
                     break
@@ -81,7 +82,7 @@ class Files:
         try:
             return b"".join(parts).decode("utf-8")
         except UnicodeDecodeError as why:
-            raise RequestError(INVALID_PARAMS, "the file is no UTF-8 text") from why
+            raise refusal(INVALID_PARAMS, "the file is no UTF-8 text", "path", "file.text") from why
 
     def write(self, path: str, text: str) -> None:
         """Make ``text`` the whole content of a file. The file, and the directories above it, are made where missing.
@@ -94,9 +95,11 @@ class Files:
         try:
             data = memoryview(text.encode("utf-8"))
         except UnicodeEncodeError as why:
-            raise RequestError(INVALID_PARAMS, "the content has a lone surrogate: it is no Unicode text") from why
+            message = "the content has a lone surrogate: it is no Unicode text"
+            raise refusal(INVALID_PARAMS, message, "content", "content.text") from why
         if len(data) > self.max_bytes:
-            raise RequestError(INVALID_PARAMS, f"{len(data)} bytes are more than {self.max_bytes}")
+            message = f"{len(data)} bytes are more than {self.max_bytes}"
+            raise refusal(INVALID_PARAMS, message, "content", "workspace.max_file_bytes")
         with self._opened(path, os.O_WRONLY | os.O_CREAT, parents=True) as file:
             try:
                 file.truncate(0)
@@ -112,12 +115,12 @@ class Files:
         Raises:
             RequestError: for the agent: outside, or no directory.
         """
-        self._place(path)
+        self._place(path, "cwd")
         real = os.path.realpath(path)
         if not any(real == root or real.startswith(os.path.join(root, "")) for root in self.roots):
-            raise _outside()
+            raise _outside("cwd")
         if not os.path.isdir(real):
-            raise RequestError(RESOURCE_NOT_FOUND, "no such directory")
+            raise refusal(RESOURCE_NOT_FOUND, "no such directory", "cwd", "file.missing")
         return real
 
     def _opened(self, path: str, flags: int, *, parents: bool = False) -> BinaryIO:
@@ -125,7 +128,7 @@ class Files:
             descriptor = (self._open if RELATIVE else self._open_checked)(path, flags | _FILE, parents)
             try:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise RequestError(INVALID_PARAMS, "it is no regular file")
+                    raise _no_file()
                 return os.fdopen(descriptor, "rb") if flags == os.O_RDONLY else os.fdopen(descriptor, "wb", buffering=0)
             except BaseException:
                 os.close(descriptor)
@@ -133,15 +136,15 @@ class Files:
         except OSError as why:
             raise _refusal(why) from why
 
-    def _place(self, path: str) -> tuple[str, list[str]]:
-        """The root that a path begins with, and the steps from there."""
+    def _place(self, path: str, field: str = "path") -> tuple[str, list[str]]:
+        """The root that a path begins with, and the steps from there. ``field`` is the member of the params."""
         if not os.path.isabs(path) or "\0" in path:
-            raise RequestError(INVALID_PARAMS, "paths are absolute")
+            raise refusal(INVALID_PARAMS, "paths are absolute", field, "path.absolute")
         for name, root in self._names:
             if path == name or path.startswith(os.path.join(name, "")):
                 rest = path[len(name) :].replace(os.altsep or os.sep, os.sep)
                 return root, [step for step in rest.split(os.sep) if step not in ("", os.curdir)]
-        raise _outside()
+        raise _outside(field)
 
     def _open(self, path: str, flags: int, parents: bool) -> int:
         """Walk step by step, each relative to the directory before it. Links are read and walked like the rest."""
@@ -213,11 +216,20 @@ def _skip_line(file: BinaryIO) -> bool:
     return False
 
 
-def _outside() -> RequestError:
-    return RequestError(INVALID_PARAMS, "the path is outside of what this client serves")
+def _outside(field: str = "path") -> RequestError:
+    return refusal(INVALID_PARAMS, "the path is outside of what this client serves", field, "path.outside")
+
+
+def _no_file() -> RequestError:
+    return refusal(INVALID_PARAMS, "it is no regular file", "path", "file.kind")
 
 
 def _refusal(why: OSError) -> RequestError:
     """What the agent is told: the reason, no path that it did not name."""
-    missing = why.errno in (errno.ENOENT, errno.ENOTDIR)
-    return RequestError(RESOURCE_NOT_FOUND if missing else INTERNAL_ERROR, why.strerror or "the file cannot be opened")
+    # A directory cannot be opened for writing, nor a pipe that nobody reads.
+    if why.errno in (errno.EISDIR, errno.ENXIO):
+        return _no_file()
+    reason = why.strerror or "the file cannot be opened"
+    if why.errno in (errno.ENOENT, errno.ENOTDIR):
+        return refusal(RESOURCE_NOT_FOUND, reason, "path", "file.missing")
+    return refusal(INTERNAL_ERROR, reason, "path", "file.failed")

@@ -13,8 +13,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from acp_core import RequestError
-from acp_core.errors import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, local
+from acp_core.errors import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, local, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -218,16 +217,18 @@ class Terminals:
         """
         with self._lock:
             if self._closed:
-                raise RequestError(INTERNAL_ERROR, "the connection is closing")
+                raise refusal(INTERNAL_ERROR, "the connection is closing", "request", "connection.closing")
             if len(self._terminals) >= self._max_terminals:
-                raise RequestError(INVALID_PARAMS, f"{self._max_terminals} terminals are not released; release some")
+                message = f"{self._max_terminals} terminals are not released; release some"
+                raise refusal(INVALID_PARAMS, message, "request", "workspace.max_terminals")
             whole = {**(os.environ if self._env is None else self._env), **env}
             try:
                 kept = self._max_output if limit is None else min(limit, self._max_output)
                 terminal = Terminal(command, cwd, whole, kept)
             except (OSError, ValueError) as why:
                 reason = getattr(why, "strerror", None) or str(why)
-                raise RequestError(INVALID_PARAMS, f"the command cannot be started: {reason}") from why
+                message = f"the command cannot be started: {reason}"
+                raise refusal(INVALID_PARAMS, message, "command", "command.failed") from why
             self._count += 1
             terminal_id = f"terminal-{self._count}"
             self._terminals[session_id, terminal_id] = terminal
@@ -241,7 +242,8 @@ class Terminals:
         """
         found = self._terminals.get((session_id, terminal_id))
         if found is None:
-            raise RequestError(RESOURCE_NOT_FOUND, "no such terminal in this session")
+            message = "no such terminal in this session"
+            raise refusal(RESOURCE_NOT_FOUND, message, "terminalId", "terminal.unknown")
         return found
 
     def release(self, session_id: str, terminal_id: str) -> None:

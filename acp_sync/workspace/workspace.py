@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 from acp_core import RequestError, Session
-from acp_core.errors import INVALID_PARAMS, clip
-from acp_core.events import get_objects, get_str
+from acp_core.errors import INVALID_PARAMS, clip, refusal
+from acp_core.events import get_str
 
 from .files import Files
 from .terminals import Terminals
@@ -93,7 +93,7 @@ class Workspace:
         words = [word for word in arguments if isinstance(word, str)]
         if len(words) != len(arguments):
             raise _wrong("args", "a list of strings", arguments)
-        env = {_text(entry, "name"): _text(entry, "value") for entry in get_objects(params, "env")}
+        env = _environment(params)
         cwd = get_str(params, "cwd")
         directory = self._home(request) if cwd is None else self.files.directory(cwd)
         limit = _count(params, "outputByteLimit")
@@ -140,6 +140,21 @@ def _text(params: Mapping[str, object], name: str) -> str:
     return value
 
 
+def _environment(params: Mapping[str, object]) -> dict[str, str]:
+    entries = params.get("env")
+    if entries is None:
+        return {}
+    found: dict[str, str] = {}
+    whole = isinstance(entries, list)
+    for entry in entries if isinstance(entries, list) else ():
+        name, value = (entry.get("name"), entry.get("value")) if isinstance(entry, dict) else (None, None)
+        whole = whole and isinstance(name, str) and isinstance(value, str)
+        found[str(name)] = str(value)
+    if not whole:
+        raise _wrong("env", "a list of objects with a name and a value", entries)
+    return found
+
+
 def _count(params: Mapping[str, object], name: str) -> int | None:
     value = params.get(name)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
@@ -148,4 +163,4 @@ def _count(params: Mapping[str, object], name: str) -> int | None:
 
 
 def _wrong(name: str, want: str, value: object) -> RequestError:
-    return RequestError(INVALID_PARAMS, f"{name} must be {want}, not {clip(value, 40)}")
+    return refusal(INVALID_PARAMS, f"{name} must be {want}, not {clip(value, 40)}", name, "params.type")

@@ -140,24 +140,34 @@ def test_a_terminal_starts_in_the_sessions_directory(bench: Bench, second: bool,
 def test_params_of_a_workspace_are_checked(bench: Bench, tmp_path: Path) -> None:
     _agent, _session, peer = bench.session(workspace=Workspace(tmp_path, terminals=True))
     path = str(tmp_path / "a")
-    wrong: list[tuple[str, dict[str, object]]] = [
-        ("fs_read_text_file", {}),
-        ("fs_read_text_file", {"path": 1}),
-        ("fs_read_text_file", {"path": path, "line": "1"}),
-        ("fs_read_text_file", {"path": path, "limit": -1}),
-        ("fs_read_text_file", {"path": path, "limit": True}),
-        ("fs_write_text_file", {"path": path}),
-        ("terminal_create", {}),
-        ("terminal_create", {"command": "true", "args": "x"}),
-        ("terminal_create", {"command": "true", "args": [1]}),
-        ("terminal_create", {"command": "true", "env": [{"name": "A"}]}),
-        ("terminal_create", {"command": "true", "cwd": "/"}),
-        ("terminal_create", {"command": "true", "outputByteLimit": 1.5}),
-        ("terminal_create", {"command": "/no/such/program"}),
-        ("terminal_output", {}),
+    wrong: list[tuple[str, dict[str, object], str, str]] = [
+        ("fs_read_text_file", {}, "path", "params.type"),
+        ("fs_read_text_file", {"path": 1}, "path", "params.type"),
+        ("fs_read_text_file", {"path": "a"}, "path", "path.absolute"),
+        ("fs_read_text_file", {"path": "/etc/passwd"}, "path", "path.outside"),
+        ("fs_read_text_file", {"path": str(tmp_path)}, "path", "file.kind"),
+        ("fs_read_text_file", {"path": path, "line": "1"}, "line", "params.type"),
+        ("fs_read_text_file", {"path": path, "limit": -1}, "limit", "params.type"),
+        ("fs_read_text_file", {"path": path, "limit": True}, "limit", "params.type"),
+        ("fs_write_text_file", {"path": path}, "content", "params.type"),
+        ("terminal_create", {}, "command", "params.type"),
+        ("terminal_create", {"command": "true", "args": "x"}, "args", "params.type"),
+        ("terminal_create", {"command": "true", "args": [1]}, "args", "params.type"),
+        ("terminal_create", {"command": "true", "env": [{"name": "A"}]}, "env", "params.type"),
+        ("terminal_create", {"command": "true", "env": ["A=1"]}, "env", "params.type"),
+        ("terminal_create", {"command": "true", "env": {"A": "1"}}, "env", "params.type"),
+        ("terminal_create", {"command": "true", "cwd": "/"}, "cwd", "path.outside"),
+        ("terminal_create", {"command": "true", "outputByteLimit": 1.5}, "outputByteLimit", "params.type"),
+        ("terminal_create", {"command": "/no/such/program"}, "command", "command.failed"),
+        ("terminal_output", {}, "terminalId", "params.type"),
     ]
-    for key, params in wrong:
-        assert ask(peer, key, **params)["error"]["code"] == -32602, (key, params)
+    for key, params, field, reason in wrong:
+        error = ask(peer, key, **params)["error"]
+        assert (error["code"], error["data"]) == (-32602, {"field": field, "reason": reason}), (key, params)
+    error = ask(peer, "fs_read_text_file", path=path)["error"]
+    assert (error["code"], error["data"]) == (-32002, {"field": "path", "reason": "file.missing"})
+    error = ask(peer, "terminal_kill", terminalId="none")["error"]
+    assert (error["code"], error["data"]) == (-32002, {"field": "terminalId", "reason": "terminal.unknown"})
     assert not [event for event in bench.seen if isinstance(event, HandlerFailed)]
 
 

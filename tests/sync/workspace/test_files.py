@@ -28,6 +28,9 @@ def root(tmp_path: Path) -> Path:
 def code(call: Callable[[], object]) -> int:
     with pytest.raises(RequestError) as caught:
         call()
+    # For programs, as every error that the library answers by itself.
+    data = caught.value.data
+    assert isinstance(data, dict) and {*data} == {"field", "reason"}
     return caught.value.code
 
 
@@ -80,6 +83,7 @@ def test_what_is_no_text_file_is_refused(root: Path) -> None:
     assert code(lambda: served.read(str(root / "a"))) == INVALID_PARAMS
     assert code(lambda: served.read(str(root / "pipe"))) == INVALID_PARAMS
     assert code(lambda: served.read(str(root / "sub"))) == INVALID_PARAMS
+    assert code(lambda: served.read(str(root))) == INVALID_PARAMS
     assert code(lambda: served.read(str(root / "none"))) == RESOURCE_NOT_FOUND
     assert code(lambda: served.read(str(root / "none" / "deeper"))) == RESOURCE_NOT_FOUND
     assert code(lambda: served.read(str(root / "a" / "deeper"))) == RESOURCE_NOT_FOUND
@@ -115,9 +119,10 @@ def test_what_cannot_be_written_is_refused_and_changes_nothing(root: Path) -> No
     assert code(lambda: served.write(str(root / "a"), "\ud800")) == INVALID_PARAMS
     assert (root / "a").read_text() == "12345"
     served.write(str(root / "a"), "54321")
-    assert code(lambda: served.write(str(root / "sub"), "")) < 0
+    for directory in (root, root / "sub"):
+        assert code(lambda: served.write(str(directory), "")) == INVALID_PARAMS  # noqa: B023 # called at once
     os.mkfifo(root / "pipe")
-    assert code(lambda: served.write(str(root / "pipe"), "")) < 0
+    assert code(lambda: served.write(str(root / "pipe"), "")) == INVALID_PARAMS
     assert code(lambda: served.write(str(root / "a" / "b"), "")) == RESOURCE_NOT_FOUND
 
 
