@@ -205,8 +205,9 @@ class Agent(AgentFront[Waiter, "Session", "Turn"]):
         once. Also done at the end of the block; if that is left by an exception, no turn is cancelled first.
 
         Raises:
-            ExceptionGroup: what failed, in the order of the steps. A turn that did not end when it was cancelled is no
-                failure once the agent has ended; ``closing.failures`` has it.
+            ExceptionGroup: what failed, in the order of the steps, each with its step's name as a note. If the only
+                thing is that a turn did not end when it was cancelled, and the agent has ended, nothing is raised;
+                ``closing.failures`` has it.
         """
         await self._closer.close(cancel)
 

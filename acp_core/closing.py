@@ -30,7 +30,7 @@ AGENT = "agent"
 
 
 class StepTimeout(TimeoutError):
-    """A step of a closing plan did not end within its bound. It still runs; a retry waits for it.
+    """A step of a closing plan did not end within its bound. It runs on; a retry waits for it.
 
     ``step`` is its name, ``within`` the bound in seconds.
     """
@@ -39,7 +39,7 @@ class StepTimeout(TimeoutError):
     within: float
 
     def __init__(self, step: str, within: float) -> None:
-        super().__init__(f"closing step {step!r} did not end within {within:g} s; it still runs")
+        super().__init__(f"closing step {step!r} did not end within {within:g} s; it ran on")
         self.step = step
         self.within = within
 
@@ -185,7 +185,8 @@ class ClosingPlan:
 
     @property
     def error(self) -> ExceptionGroup[Exception] | None:
-        """What failed in the last attempt, flat and in the order of the steps; None while one is under way."""
+        """What failed in the last attempt, flat and in the order of the steps, each with its step's name as a note;
+        None while one is under way."""
         return self._error
 
     @property
@@ -218,7 +219,7 @@ class ClosingPlan:
         self,
         name: str,
         *,
-        after: Sequence[str] = (),
+        after: str | Sequence[str] = (),
         needs: str = SETTLED,
         within: float = 2.0,
         best_effort: bool = False,
@@ -227,7 +228,7 @@ class ClosingPlan:
 
         Args:
             name: its name, none that the plan has already.
-            after: the names of the steps that it waits for.
+            after: the name of the step that it waits for, or several.
             needs: ``"settled"``: they have ended in any way or are past their bounds. ``"success"``: they have
                 succeeded; else the step is kept for a later attempt. That is for a credential, a lock.
             within: its bound in seconds; when it is past, the plan goes on without it.
@@ -241,8 +242,8 @@ class ClosingPlan:
         """
         check_type("name", name, str, "a str")
         check_type("best_effort", best_effort, bool, "a bool")
-        if isinstance(after, (str, bytes)):
-            raise TypeError("after must be a sequence of step names, not one str")
+        if isinstance(after, bytes):
+            raise TypeError("after must be a step's name or a sequence of them, not bytes")
         check_duration("within", within, "closing.within")
         if self.begun:
             local("closing.begun", f"closing has begun: step {clip(name)} cannot be added any more")
@@ -252,7 +253,8 @@ class ClosingPlan:
             local("closing.needs", f'needs is {clip(needs)}; it is "settled" or "success"')
         if len(self._steps) >= self._max_steps:
             local("closing.max_steps", f"the plan has {self._max_steps} steps already, and that is its bound")
-        others = tuple(self._step(other, f"step {clip(name)} waits for") for other in after)
+        names = (after,) if isinstance(after, str) else after
+        others = tuple(self._step(other, f"step {clip(name)} waits for") for other in names)
         self._steps[name] = _Step(name, others, needs, within, best_effort)
 
     def begin(self, now: float) -> list[str]:
@@ -355,10 +357,19 @@ class ClosingPlan:
             for step in self._steps.values():
                 if step.error is not None:
                     self._failures[step.name] = step.error
+                    _name(step.error, step.name)
                     step.error = None
             errors = [*_leaves(self._failures.values())]
             self._error = ExceptionGroup("closing failed", errors) if errors else None
         return started
+
+
+def _name(error: Exception, step: str) -> None:
+    """Each error of a step says whose it is: in the flat group nothing else does."""
+    note = f"in closing step {step!r}"
+    for leaf in _leaves([error]):
+        if not isinstance(leaf, StepTimeout) and note not in getattr(leaf, "__notes__", ()):
+            leaf.add_note(note)
 
 
 def _leaves(errors: Iterable[Exception]) -> Iterator[Exception]:
@@ -418,7 +429,7 @@ class AgentClosing:
             while name in self.steps:
                 number += 1
                 name = f"{base} {number}"
-        self.plan.add(name, after=(after,) if isinstance(after, str) else after, needs=needs, within=within)
+        self.plan.add(name, after=after, needs=needs, within=within)
         self.steps[name] = step
         return name
 
@@ -462,8 +473,9 @@ class AgentClosing:
 
     @property
     def error(self) -> ExceptionGroup[Exception] | None:
-        """What the attempt that is over had against it. A turn that did not end when it was cancelled is nothing: it
-        ended with the agent, if that has succeeded. ``plan.failures`` has it all the same."""
+        """What the attempt that is over had against it. That a turn did not end when it was cancelled is nothing by
+        itself: it ended with the agent, if that has succeeded. ``plan.failures`` has it all the same, and so has the
+        error where something else failed."""
         return None if [*self.plan.failures] == [CANCEL] else self.plan.error
 
     def _take(self, now: float) -> list[str]:
