@@ -151,7 +151,7 @@ class ServedSession:
         "turns",
     )
 
-    def __init__(self, owner: str, state: str, session_id: str | None, cwd: str, ledger: TextLedger) -> None:
+    def __init__(self, owner: object, state: str, session_id: str | None, cwd: str, ledger: TextLedger) -> None:
         self.owner = owner
         self.state = state
         self.session_id = session_id
@@ -934,7 +934,7 @@ class AgentConnection(Connection):
         super()._raise_request(request, line, at)
 
     def _fresh_session(self, state: str, session_id: str | None, params: JsonObject) -> ServedSession:
-        return ServedSession(self.nonce, state, session_id, get_str(params, "cwd") or "", self._ledger())
+        return ServedSession(self._mark, state, session_id, get_str(params, "cwd") or "", self._ledger())
 
     def _ledger(self) -> TextLedger:
         return TextLedger(max_size=self.limits.max_ledger_size)
@@ -1020,7 +1020,7 @@ class AgentConnection(Connection):
             return found
         if not isinstance(session, ServedSession):
             raise TypeError(f"session must be a ServedSession or its id, not {type(session).__name__}")
-        if session.owner != self.nonce:
+        if session.owner is not self._mark:
             local("session.unknown", f"{session!r} belongs to another connection")
         return session
 

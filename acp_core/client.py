@@ -1001,7 +1001,7 @@ class ClientConnection(ReattachingClient):
             return found
         if not isinstance(session, Session):
             raise TypeError(f"session must be a Session or its id, not {type(session).__name__}")
-        if session.owner != self.nonce:
+        if session.owner is not self._mark:
             local("session.unknown", f"{session!r} belongs to another connection")
         return session
 

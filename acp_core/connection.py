@@ -121,6 +121,7 @@ class Connection:
         "_joined",
         "_leaving",
         "_lines",
+        "_mark",
         "_max_depth",
         "_max_unread",
         "_next_id",
@@ -176,6 +177,8 @@ class Connection:
             raise TypeError("extensions must be an iterable of method names, not one str")
         self.role = role
         self.nonce = nonce
+        # What its sessions are known by: a nonce may be given twice by mistake.
+        self._mark = object()
         self.limits = limits if limits is not None else DEFAULT_LIMITS
         self.methods = methods
         self._served = methods.served(role)

@@ -232,7 +232,7 @@ class OpeningClient(Connection):
             step_deadline=step_deadline,
             authenticate_deadline=authenticate_deadline,
         )
-        session = Session(self.nonce, plan, token)
+        session = Session(self._mark, plan, token)
         self._session_count += 1
         if self._state == OPEN:
             self._start(session, self._now)

@@ -137,7 +137,7 @@ class ReattachingClient(OpeningClient):
         self._first_id = self._next_id = first_id_after(used)
         opened_id, history = stored.get("openedId"), stored.get("historyLeft")
         plan.replay.after = history if isinstance(history, int) else 0
-        session = Session(self.nonce, plan, token)
+        session = Session(self._mark, plan, token)
         session.attached = session.in_tail = True
         session.opened_id = opened_id if isinstance(opened_id, int) else None
         session.session_id = session_id

@@ -188,7 +188,7 @@ class Session:
         "usage",
     )
 
-    def __init__(self, owner: str, plan: Plan, token: object) -> None:
+    def __init__(self, owner: object, plan: Plan, token: object) -> None:
         self.owner = owner
         self.plan = plan
         self.token = token

@@ -569,3 +569,12 @@ def test_what_an_agent_advertises_gates_what_it_is_asked() -> None:
         driver.open()
         assert refused(driver.feed(request(5, method, {"sessionId": "s1", "cwd": CWD}))) == -32601
     assert only(agent().initialize().log, Initialized)
+
+
+@pytest.mark.parametrize("nonce", ["other", "test"])
+def test_a_handle_of_another_connection_is_refused(nonce: str) -> None:
+    driver, other = idle(), agent(nonce=nonce).initialize()
+    handle = other.open()
+    with pytest.raises(LocalProtocolError) as caught:
+        driver.conn.update_text(handle, "message", None, delta="x")
+    assert caught.value.rule == "session.unknown"

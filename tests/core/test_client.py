@@ -1395,9 +1395,12 @@ def test_sessions_do_not_disturb_each_other() -> None:
     assert names(driver.feed(result(one_id, {}))) == ["AnswerUnmatched", "FenceLifted"]
 
 
-def test_a_handle_of_another_connection_is_refused() -> None:
+@pytest.mark.parametrize("nonce", ["other", "test"])
+def test_a_handle_of_another_connection_is_refused(nonce: str) -> None:
+    """Also when both were given one nonce by mistake, and their sessions one id."""
     driver, _ = idle_client()
-    _, other = idle_client(nonce="other")
+    other_driver, other = idle_client(nonce=nonce)
+    assert (driver.conn.nonce, other_driver.conn.nonce) == ("test", nonce)
     for intent in (
         lambda: driver.conn.prompt(other, "hi"),
         lambda: driver.conn.cancel_turn(other),
