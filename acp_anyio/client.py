@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, overload
 import anyio
 import anyio.lowlevel
 
-from acp_core import AgentMessageChunk, SessionEvent, SessionFailed, TurnEnded, TurnFailed
+from acp_core import AgentMessageChunk, SessionFailed, TurnEnded, TurnFailed
 from acp_core.front.client import AgentFront, ClientSetup, SessionFront, TurnFront
 
 from .closing import Closer
@@ -387,12 +387,11 @@ class SessionIterator:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> SessionEvent:
+    async def __anext__(self) -> Event:
         channel = self._channel
         await self._link.wait(self._waiter, lambda: bool(len(channel)) or channel.ended)
         event = channel.take()
         if event is None:
             raise StopAsyncIteration
         self._link.refresh()
-        assert isinstance(event, SessionEvent)
         return event

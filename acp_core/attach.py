@@ -25,6 +25,21 @@ FORMAT = 1
 ID_STEP = 1 << 20
 
 
+# What a snapshot has besides numbers and names. A part that is missing would be a session that is lost in silence.
+PARTS: dict[str, type] = {
+    "clientCapabilities": dict,
+    "agentCapabilities": dict,
+    "authMethods": list,
+    "sessions": list,
+    "openRequests": list,
+    "answered": list,
+}
+
+
+def _rows(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(row, dict) for row in value)
+
+
 def first_id_after(used: int) -> int:
     """The next multiple of ``ID_STEP`` above ``used``."""
     return (used // ID_STEP + 1) * ID_STEP
@@ -134,6 +149,14 @@ class Snapshot:
         version = copy.get("protocolVersion")
         if not isinstance(next_id, int) or not isinstance(version, int) or get_str(copy, "nonce") is None:
             local("snapshot.format", f"the snapshot has no nextId, protocolVersion or nonce: {clip(copy)}")
+        for name, kind in PARTS.items():
+            part = copy.get(name)
+            if not isinstance(part, kind) or (kind is list and name != "answered" and not _rows(part)):
+                local("snapshot.format", f"{name} of the snapshot is {clip(part)}; give what snapshot() gave")
+        for row in get_objects(copy, "sessions"):
+            prompt_id = row.get("promptId")
+            if not get_str(row, "sessionId") or not (prompt_id is None or type(prompt_id) is int):
+                local("snapshot.format", f"a session of the snapshot is incomplete: {clip(row)}")
         self.version = version
         self.next_id = next_id
         self.nonce = get_str(copy, "nonce") or ""

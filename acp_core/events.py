@@ -445,12 +445,14 @@ class TailOver(Event):
 
     When: nothing came for a while, or ``end_tail`` was called. Requests that stood in the tail and were not answered
     before follow, marked ``replayed``. Do: compare the tail with what was stored (``compare_tail``). ``requests`` and
-    ``answers`` count what was history: each TailRequest, and answers to earlier owners.
+    ``answers`` count what was history: each TailRequest, and answers to earlier owners. ``sessions`` are the attached
+    ones.
     """
 
-    __slots__ = ("answers", "requests")
+    __slots__ = ("answers", "requests", "sessions")
 
-    def __init__(self, requests: int, answers: int, at: float) -> None:
+    def __init__(self, sessions: tuple[Session, ...], requests: int, answers: int, at: float) -> None:
+        self.sessions = sessions
         self.requests = requests
         self.answers = answers
         self.at = at

@@ -243,7 +243,12 @@ class Inbox:
             if isinstance(event, events.SessionClosed):
                 self.idle(event.session).end()
             return None
-        if isinstance(event, events.ConnectionOver):
+        if isinstance(event, events.TailOver):
+            # Who reads a replayed session learns where live begins; it is the connection's event all the same.
+            for session in event.sessions:
+                # A prompt that waited for it had no part in the tail.
+                self._channel_of(None if session.unsent else session.turn, session).put(event)
+        elif isinstance(event, events.ConnectionOver):
             for channel in self._idle.values():
                 channel.end()
         return event

@@ -256,9 +256,9 @@ class ReattachingClient(OpeningClient):
         window, self._window = self._window, None
         assert window is not None
         self._timers.cancel(window.timer)
+        self._tell_over(window, at)
         for session in self._sessions.values():
             session.leave_tail()
-        self._emit(events.TailOver(window.requests, window.answers, at))
         for collected in window.collected:
             self._raise_collected(collected, at)
         for session in [*self._sessions.values()]:
@@ -298,7 +298,11 @@ class ReattachingClient(OpeningClient):
         if window is not None:
             for collected in window.collected:
                 self._tell_history(window, collected, "over", at)
-            self._emit(events.TailOver(window.requests, window.answers, at))
+            self._tell_over(window, at)
+
+    def _tell_over(self, window: Tail, at: float) -> None:
+        attached = tuple(session for session in self._sessions.values() if session.in_tail)
+        self._emit(events.TailOver(attached, window.requests, window.answers, at))
 
     def _tell_history(self, window: Tail, collected: Collected, why: str, at: float) -> None:
         window.requests += 1

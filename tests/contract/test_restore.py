@@ -93,6 +93,8 @@ def test_an_owner_goes_on_with_the_turn_of_an_earlier_one(bench: Bench) -> None:
     tail = [event for event in updates if isinstance(event, Update) and event.mark == "tail"]
     found = compare_tail(stored, [event.raw for event in tail])
     assert (found.overlap, found.ambiguous, found.gap) == (1, False, False)
+    # Where the tail ends stands between what was replayed and what is live.
+    assert [type(event) for event in updates[len(tail) :]] == [TailOver, AgentMessageChunk]
     news = [*tail[found.overlap :], *(event for event in updates if event not in tail)]
     assert [event.text for event in news if isinstance(event, AgentMessageChunk)] == ["missed", "live"]
     assert again[-1]["openRequests"] == []

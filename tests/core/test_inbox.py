@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from acp_core import AgentMessageChunk, ClientConnection, Session, UsageUpdate
-from acp_core.inbox import Channel, Inbox
+from acp_core import AgentMessageChunk, ClientConnection, Event, Session, TailOver, UsageUpdate
+from acp_core.inbox import Channel, Inbox, TurnToken
 
 
 def opened() -> tuple[ClientConnection, Session]:
@@ -20,6 +20,13 @@ def opened() -> tuple[ClientConnection, Session]:
     client.receive_data(b'{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s"}}\n', 0.0)
     list(client.events())
     return client, session
+
+
+class Waiter:
+    """Who waits."""
+
+    def settle(self, event: Event) -> None:
+        """Nobody does here."""
 
 
 def feed(client: ClientConnection, inbox: Inbox, update: dict[str, object]) -> int:
@@ -117,3 +124,28 @@ def test_the_two_marks(waiters: int) -> None:
     assert verdicts == [(False, False), (False, False), (pausing, False), (pausing, False), (True, True)]
     inbox.idle(session).detach()
     assert (inbox.paused, inbox.full, inbox.size) == (False, False, 0)
+
+
+def test_where_a_tail_ends_is_told_to_who_reads_it() -> None:
+    """In the turn that was attached; between turns where there is none, also when a prompt waits for that."""
+    conn = ClientConnection(nonce="n")
+    inbox = Inbox()
+    tokens = [TurnToken(inbox.channel(), Waiter()) for _ in range(2)]
+    conn.attach("s", 7, deadline=60.0, token=tokens[0])
+    waits = conn.attach("t", None, deadline=None, token=Waiter())
+    idle = conn.attach("u", None, deadline=None, token=Waiter())
+    conn.prompt(waits, "hi", token=tokens[1])
+    conn.data_to_send(0.0)
+    params = {"sessionId": "t", "update": chunk("seen")}
+    conn.receive_data(
+        json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params}).encode() + b"\n", 0.0
+    )
+    rest = [inbox.route(event) for event in conn.events()]
+    conn.handle_timeout(1.0)
+    rest += [inbox.route(event) for event in conn.events()]
+    (over,) = [event for event in rest if isinstance(event, TailOver)]
+    assert drained(tokens[0].channel) == [over]
+    assert drained(inbox.idle(waits)) == ["seen", over]
+    assert drained(inbox.idle(idle)) == [over]
+    assert drained(tokens[1].channel) == []
+    assert {session.session_id for session in over.sessions} == {"s", "t", "u"}

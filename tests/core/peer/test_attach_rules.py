@@ -29,6 +29,7 @@ from acp_core import (
     Update,
     compare_tail,
 )
+from acp_core.attach import PARTS
 from tests.core.helpers import (
     CWD,
     FULL_CLIENT,
@@ -585,6 +586,17 @@ def test_A6_the_snapshot_is_one_small_value_that_restores_several_turns_at_once(
             ClientConnection(nonce="next", restore=wrong)
     with pytest.raises(LocalProtocolError, match="nonce"):
         ClientConnection(nonce="test", restore=snapshot)
+    # A part that is no such part is not taken for an empty one: a session would be lost in silence.
+    row = only_sessions(snapshot)[0]
+    for name, value in (
+        *((part, wrong) for part in PARTS for wrong in (3, None)),
+        *((part, [3]) for part in ("sessions", "openRequests", "authMethods")),
+        ("sessions", [{**row, "sessionId": 3}]),
+        ("sessions", [{**row, "promptId": "3"}]),
+    ):
+        with pytest.raises(LocalProtocolError) as caught:
+            ClientConnection(nonce="next", restore={**snapshot, name: value})
+        assert caught.value.rule == "snapshot.format"
 
 
 def only_sessions(snapshot: dict[str, object]) -> list[dict[str, object]]:
