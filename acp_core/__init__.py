@@ -1,7 +1,16 @@
 """The Agent Client Protocol without IO: bytes in, events out; intents in, bytes out.
 
-Start with ``ClientConnection`` or ``AgentConnection``. Everything public is named here; the typed schema of the wire is
-in ``acp_core.schema``, the kit for tests in ``acp_core.testing``.
+Start with ``ClientConnection`` or ``AgentConnection``. What most programs need is named here. These modules are public
+too, in what they name without an underscore:
+
+- ``acp_core.errors``: the codes of errors, and the errors that the library answers with, for handlers.
+- ``acp_core.schema``, with ``build``, ``v1``, ``v1_unstable`` and ``validation``: the typed messages of the wire.
+- ``acp_core.testing``, with ``strategies``: the kit for tests.
+- ``acp_core.host``: the commands and events of ``HostAdapter``, for who puts an agent over a runtime host.
+- ``acp_core.inbox``, ``acp_core.front`` (with ``client`` and ``agent``) and ``acp_core.options`` (names for type
+  checkers only): for authors of a binding.
+
+Every other module is internal: what it has of use is named here.
 """
 
 from .connection import Connection

@@ -1453,7 +1453,7 @@ class ReleaseTerminalRequested(TerminalRequest):
 
 class ElicitationRequested(RequestReceived):
     """The agent wants input of the user. When: its mode was advertised. Do: respond ``{"action": ...}``; see
-    ``acp_core.elicitation``."""
+    ``elicitation_result``."""
 
     __slots__ = ()
 

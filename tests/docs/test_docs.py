@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import acp_core
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
@@ -51,6 +53,20 @@ def run_python(code: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
 def test_every_code_block_runs(code: str, tmp_path: Path) -> None:
     done = run_python(code, tmp_path)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+def test_the_pages_import_what_is_public() -> None:
+    assert acp_core.__doc__ is not None
+    said = re.findall(r"``(acp_core\.\w+)``(?:,? \(?with ([^:)]*))?", acp_core.__doc__)
+    public = {"acp_core"} | {name for name, _ in said}
+    public |= {f"{name}.{below}" for name, rest in said for below in re.findall(r"``(\w+)``", rest)}
+    assert {"acp_core.schema.validation", "acp_core.front.client", "acp_core.testing.strategies"} <= public
+    for page in PAGES:
+        for code in BLOCK.findall(page.read_text(encoding="utf-8")):
+            for name in re.findall(r"(?:from|import) (acp_core[\w.]*)", code):
+                assert name in public, f"{page.name} imports {name}"
+        for name in re.findall(r"`(acp_core\.[a-z_.]+)`", page.read_text(encoding="utf-8")):
+            assert name in public | {"acp_core.state"}, f"{page.name} names {name}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
