@@ -307,7 +307,7 @@ class AgentConnection(Connection):
         """Answer a request of the client with a result. The first answer counts.
 
         A result for session/new names the session (as ``accept``); one for session/prompt ends the turn, and once the
-        client has cancelled it, ``cancelled`` is written whatever its stop reason says (spec.md rule 78).
+        client has cancelled it, ``cancelled`` is written whatever its stop reason says (spec rule 78).
 
         Raises:
             TypeError: an argument has a wrong type.
@@ -747,7 +747,7 @@ class AgentConnection(Connection):
         if key == "session_prompt" and isinstance(session, ServedSession):
             turn = session.turns[request.request_id]
             if turn.cancelled:
-                # An abort that leaks out as an error is still a cancelled turn (spec.md rule 78).
+                # An abort that leaks out as an error is still a cancelled turn (spec rule 78).
                 super()._respond(request, '{"stopReason":"cancelled"}')
             else:
                 super()._respond_error(request, code, message, data)
@@ -774,7 +774,7 @@ class AgentConnection(Connection):
                 session.move("refused_in_cancel" if session.turns else "refused")
 
     def _close_served(self, session: ServedSession) -> None:
-        """The session has ended: prompts that are still open end as cancelled (spec.md rule 62)."""
+        """The session has ended: prompts that are still open end as cancelled (spec rule 62)."""
         if session.state in (CREATING, LOADING, RESUMING):
             return
         for turn in [*session.turns.values()]:
@@ -879,7 +879,7 @@ class AgentConnection(Connection):
         return None
 
     def _bad_directories(self, params: JsonObject) -> RequestError | None:
-        """What is wrong with the directories of a session that is to be opened, or None (spec.md rules 66 and 68)."""
+        """What is wrong with the directories of a session that is to be opened, or None (spec rules 66 and 68)."""
 
         def bad(field: str, message: str, reason: str = "path.absolute") -> RequestError:
             return refusal(INVALID_PARAMS, message, field, reason)
@@ -925,7 +925,7 @@ class AgentConnection(Connection):
                 session.turns[request.request_id] = ServedTurn(request, session.ledger)
                 session.move("prompt")
             elif key == "session_close":
-                # The work is cancelled as if session/cancel had come (spec.md rule 62).
+                # The work is cancelled as if session/cancel had come (spec rule 62).
                 session.closes += 1
                 session.move("closing")
                 for turn in session.turns.values():
@@ -940,11 +940,11 @@ class AgentConnection(Connection):
         return TextLedger(max_size=self.limits.max_ledger_size)
 
     def _answer_initialize(self, rpc_id: int | str, params: JsonObject, at: float) -> None:
-        # Any other version is answered with the one that is spoken here; the client decides (spec.md rule 26).
+        # Any other version is answered with the one that is spoken here; the client decides (spec rule 26).
         self._state = move(CONNECTION, self._state, "initialize")
         self._peer_capabilities = get_object(params, "clientCapabilities")
         if not TERMINAL_LOGINS.open(self._peer_capabilities):
-            # Such a login needs a client that can run it (spec.md rule 45).
+            # Such a login needs a client that can run it (spec rule 45).
             self._auth_methods = [one for one in self._auth_methods if one.get("type") != "terminal"]
         fields = {**self._initialize_fields, "authMethods": self._auth_methods}
         self._answer(codec.result_line(rpc_id, codec.encode(fields, "the result", self.limits.max_depth)))
@@ -997,7 +997,7 @@ class AgentConnection(Connection):
         asked = self._asked_urls.pop(request.id, None)
         result = settlement.result
         if asked is not None and not (isinstance(result, dict) and result.get("action") == "accept"):
-            # Accepting is consent; what was consented to is over when it is completed (spec.md rule 115).
+            # Accepting is consent; what was consented to is over when it is completed (spec rule 115).
             self._urls.pop(asked, None)
         super()._settled(request, settlement, at)
 
@@ -1081,7 +1081,7 @@ class AgentConnection(Connection):
         return super()._outgoing_params(row, params, session)
 
     def _check_elicitation(self, row: Method, params: Mapping[str, object], in_session: bool) -> None:
-        """An elicitation names its mode and scope, and has what the mode needs (spec.md rules 20, 44, 110, 111)."""
+        """An elicitation names its mode and scope, and has what the mode needs (spec rules 20, 44, 110, 111)."""
         mode = params.get("mode")
         # Each mode has a capability of its own; an empty object advertises none.
         gate = Gate("object", "elicitation", mode if isinstance(mode, str) else "")
@@ -1115,7 +1115,7 @@ class AgentConnection(Connection):
             check_tool_call(update)
 
     def _check_options(self, what: str, options: object, config_id: str | None = None) -> None:
-        """Configuration options go out as the complete list, each with its value (spec.md rules 43 and 104)."""
+        """Configuration options go out as the complete list, each with its value (spec rules 43 and 104)."""
         if not isinstance(options, list):
             local("config.list", f'{what} needs "configOptions", the complete list of options, not {clip(options)}')
         known = []
@@ -1142,7 +1142,7 @@ class AgentConnection(Connection):
 
 
 def check_tool_call(fields: Mapping[str, object]) -> None:
-    """Refuse a tool call with a place that cannot be one: paths are absolute, lines count from 1 (spec.md rule 12)."""
+    """Refuse a tool call with a place that cannot be one: paths are absolute, lines count from 1 (spec rule 12)."""
     locations, content = fields.get("locations"), fields.get("content")
     if not locations and not content:
         return

@@ -1,5 +1,5 @@
 """Reattaching to a turn in flight: the snapshot of an owner, the window in which a tail is replayed, and the comparison
-of that tail with what the owner has stored (peer.md A1 to A6)."""
+of that tail with what the owner has stored (client rules A1 to A6)."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ CONTENT_GATES = {
 }
 ELICITATION_MODES = {"form": Gate("object", "elicitation", "form"), "url": Gate("object", "elicitation", "url")}
 
-# Origins in a usage update that mark the end of a cycle without a prompt (peer.md C4).
+# Origins in a usage update that mark the end of a cycle without a prompt (client rule C4).
 CYCLE_ORIGINS = frozenset({"task-notification", "peer", "coordinator", "observer", "observer-activity"})
 
 CLOSE_SESSION = "close_session"
@@ -274,7 +274,7 @@ class ClientConnection(ReattachingClient):
     def cancel_turn(
         self, session: Session | str, *, deadline: float = 2.0, then: str = REPORT, close_deadline: float = 10.0
     ) -> None:
-        """Cancel the turn of a session, as one operation (peer.md P8).
+        """Cancel the turn of a session, as one operation (client rule P8).
 
         A prompt that was not sent is withdrawn. Else session/cancel goes out, every open permission of the session is
         answered cancelled, and the turn ends with its result; without one after ``deadline`` seconds it fails and the
@@ -334,7 +334,7 @@ class ClientConnection(ReattachingClient):
         handle.move("close")
         self._queue(data, request)
         self._set_deadline(request, deadline)
-        # Closing cancels the work (spec.md rules 62 and 83): the agent may wait for these before it answers.
+        # Closing cancels the work (spec rules 62 and 83): the agent may wait for these before it answers.
         self._cancel_permissions(handle, None, "close", self._now)
         return request.id
 
@@ -500,7 +500,7 @@ class ClientConnection(ReattachingClient):
         asked = turn.cancel_asked
         result = settlement.result if isinstance(settlement.result, dict) else {}
         if error is None or (asked is not None and settlement.outcome == "error"):
-            # The error of a cancelled prompt is an abort that leaked out: it counts as cancelled (spec.md rule 78).
+            # The error of a cancelled prompt is an abort that leaked out: it counts as cancelled (spec rule 78).
             stop = (get_str(result, "stopReason") or "") if error is None else "cancelled"
             self._emit(events.TurnEnded(session, turn, request.id, stop, asked, error, result, settlement.line, at))
         else:
@@ -860,7 +860,7 @@ class ClientConnection(ReattachingClient):
         self._raise_new(request, line, at)
 
     def _stranger(self, rpc_id: int | str, row: Method, params: JsonObject, line: str | bytes, at: float) -> None:
-        """A request about a session that is not open here: a permission is cancelled unasked (peer.md P9)."""
+        """A request about a session that is not open here: a permission is cancelled unasked (client rule P9)."""
         session_id = get_str(params, "sessionId")
         reason = f"session {clip(session_id)} is not open on this connection"
         if row.key != "session_request_permission":
@@ -876,7 +876,7 @@ class ClientConnection(ReattachingClient):
         if not isinstance(session, Session):
             return False
         if session.state in ENDING:
-            # What it is about has been cancelled (peer.md P8).
+            # What it is about has been cancelled (client rule P8).
             if self._cancel_question(request, "close" if session.state == CLOSING else "cancel", at):
                 return True
         if request.method.key != "session_request_permission":
@@ -889,8 +889,8 @@ class ClientConnection(ReattachingClient):
             known = session.tools.get(get_str(tool_call, "toolCallId") or "", (None, None))
             title, kind = title or known[0], kind or known[1]
         verdict = self._permissions.verdict(title, kind)
-        # Of a tail without a snapshot nothing is known to be unanswered: nothing is allowed by itself (peer.md A5). Nor
-        # is a tool call without a name, when its name may have been said before the tail began.
+        # Of a tail without a snapshot nothing is known to be unanswered: nothing is allowed by itself (client rule A5).
+        # Nor is a tool call without a name, when its name may have been said before the tail began.
         if verdict == ALLOW and (
             (self._replaying and not self._restored) or (session.attached and title is None and kind is None)
         ):
@@ -907,7 +907,7 @@ class ClientConnection(ReattachingClient):
             self._limit_asking(request, at)
 
     def _limit_asking(self, request: PeerRequest, since: float | None) -> None:
-        """Deny a held permission when nobody has answered it in time (peer.md P4); None: from the next bytes on."""
+        """Deny a held permission when nobody has answered it in time (client rule P4); None: from the next bytes on."""
         seconds = self._permissions.ask_deadline
 
         def deny(at: float) -> None:

@@ -628,7 +628,7 @@ class Connection:
 
     def _answer_rejected(self, reject: Reject, at: float) -> None:
         """Answer what can be answered: a request by its id; else an agent says, at a bounded rate, what it could not
-        read. A client never answers noise (peer.md N1), and nobody answers what looks like a response."""
+        read. A client never answers noise (client rule N1), and nobody answers what looks like a response."""
         if self.role == CLIENT and reject.kind == codec.NOISE:
             return
         value = reject.value
@@ -657,7 +657,7 @@ class Connection:
         self._answer(codec.error_line(rpc_id, error.code, error.message, data))
 
     def _answerable(self, rpc_id: int | str) -> bool:
-        """An error may be written for this id: it is legal, and no open request has it (peer.md P6)."""
+        """An error may be written for this id: it is legal, and no open request has it (client rule P6)."""
         if not codec.is_request_id(rpc_id) or rpc_id in self._peer_ids:
             return False
         return codec.id_fits(rpc_id, self.limits.max_id_bytes)
@@ -853,7 +853,7 @@ class Connection:
             request.state = move(INCOMING, request.state, "cancel")
             self._cancel_asked(request, at)
             return True
-        # Too late, or for nothing: the answer is on its way (spec.md rule 73).
+        # Too late, or for nothing: the answer is on its way (spec rule 73).
         return False
 
     def _cancel_asked(self, request: PeerRequest, at: float) -> None:

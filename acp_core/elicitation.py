@@ -1,4 +1,4 @@
-"""Input that an agent asks of the user, and what an owner's answer is on the wire (spec.md rules 110 to 120)."""
+"""Input that an agent asks of the user, and what an owner's answer is on the wire (spec rules 110 to 120)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MODES = ("form", "url")
 
 def elicitation_result(answer: Answer, requested_schema: Mapping[str, object] | None = None) -> dict[str, object]:
     """The result of an elicitation: a mapping accepts with this content, True accepts (a URL has no content), False
-    declines, None cancels. With ``requested_schema``, the form's, what is accepted must fit it (spec.md rule 112).
+    declines, None cancels. With ``requested_schema``, the form's, what is accepted must fit it (spec rule 112).
 
     Raises:
         TypeError: it is none of these.
@@ -43,8 +43,8 @@ def elicitation_problems(requested_schema: Mapping[str, object], content: Mappin
     """What keeps the content of a form from being accepted: field to what is wrong with it; empty when nothing is.
 
     Required fields, types, choices and bounds are checked, lengths in code points. A ``pattern`` and a ``format`` are
-    not: the agent's patterns may take time without bound (spec.md rule 119). Nor is a field whose type is unknown
-    (rule 120), or that the form does not have.
+    not: the agent's patterns may take time without bound (spec rule 119). Nor is a field whose type is unknown
+    (spec rule 120), or that the form does not have.
     """
     schema = dict(requested_schema)
     properties = get_object(schema, "properties")

@@ -119,7 +119,7 @@ class RemoteProtocolError(ProtocolError):
 class RequestError(ACPError):
     """The peer answered a request with an error, or a handler wants to answer with one.
 
-    ``code`` is any 32-bit integer, ``message`` one short sentence, ``data`` any JSON value or None (spec.md section 4).
+    ``code`` is any 32-bit integer, ``message`` one short sentence, ``data`` any JSON value or None; see docs/errors.md.
     """
 
     code: int
@@ -189,7 +189,7 @@ class InternalError(_KnownError):
 
 
 class RequestCancelled(_KnownError):
-    """-32800: the request was cancelled, by its sender or from inside (spec.md rules 72 and 74)."""
+    """-32800: the request was cancelled, by its sender or from inside (spec rules 72 and 74)."""
 
     known_code = REQUEST_CANCELLED
 
@@ -237,13 +237,13 @@ def refusal(code: int, message: str, field: str, reason: str, **rest: object) ->
 
 
 def unsupported_interaction(kind: str) -> RequestError:
-    """The error for a prompt whose work waits for something that cannot be presented here (hosts.md M49)."""
+    """The error for a prompt whose work waits for something that cannot be presented here (host rule M49)."""
     data = {"source": "adapter", "code": "unsupported_interaction", "kind": kind}
     return RequestError(INTERNAL_ERROR, f"the turn asks for something that cannot be presented here: {kind}", data)
 
 
 def unsupported_stream_revision() -> RequestError:
-    """The error for a prompt whose text was revised after it had been sent (hosts.md M8)."""
+    """The error for a prompt whose text was revised after it had been sent (host rule M8)."""
     data = {"source": "adapter", "code": "unsupported_stream_revision"}
     return RequestError(INTERNAL_ERROR, "text that was sent has been revised, and cannot be taken back", data)
 
@@ -259,7 +259,7 @@ def handler_failed() -> RequestError:
 
 
 def request_cancelled() -> RequestError:
-    """The error for a request that was cancelled (spec.md rule 72)."""
+    """The error for a request that was cancelled (spec rule 72)."""
     return refusal(REQUEST_CANCELLED, "the request was cancelled", "request", "request.cancelled")
 
 

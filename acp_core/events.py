@@ -816,7 +816,7 @@ class TurnStalled(SessionEvent):
 
 
 class CycleEnded(SessionEvent):
-    """A cycle of work that the agent began by itself, without a prompt, has ended (peer.md C4).
+    """A cycle of work that the agent began by itself, without a prompt, has ended (client rule C4).
 
     When: a usage_update names such an origin in its ``_meta``; the UsageUpdate stands just before. Do: take the output
     since the last turn as one piece. ``origin`` is the kind that the agent named.
@@ -1469,7 +1469,7 @@ class ElicitationRequested(RequestReceived):
 
     @property
     def requested_schema(self) -> JsonObject:
-        """The form's fields, as on the wire; empty when there are none (spec.md rule 111)."""
+        """The form's fields, as on the wire; empty when there are none (spec rule 111)."""
         return get_object(self.params, "requestedSchema")
 
     @property

@@ -4,7 +4,7 @@ Pure. The owner gives it every event of the connection (``receive``), what the h
 each command ended (``succeeded``, ``failed``), the time (``handle_timeout``) and word that output was written
 (``resume``), and carries out the commands that ``next_command`` gives, in order. Taking a command is its dispatch: one
 that was not taken yet can still be withdrawn. A host whose subscriptions can be renewed gives its deltas an offset.
-The rules are M13 to M63; docs/host.md says which of them are here, and which belong to a product.
+The rules are the host rules M13 to M63; docs/host.md says which of them are here, and which belong to a product.
 """
 
 from __future__ import annotations

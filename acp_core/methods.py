@@ -134,7 +134,7 @@ class Method:
 
 
 def wrong_place(row: Method, params: Mapping[str, object]) -> tuple[str, str, str] | None:
-    """The first path or line number of ``params`` that cannot be one: its field, the rule and why (spec.md rule 12).
+    """The first path or line number of ``params`` that cannot be one: its field, the rule and why (spec rule 12).
 
     Absent and null are no path.
     """

@@ -303,7 +303,7 @@ class OpeningClient(Connection):
                 rule="initialize.version",
             )
             self._not_initialized("refused")
-            # There is nothing that both sides speak (spec.md rule 27).
+            # There is nothing that both sides speak (spec rule 27).
             self._fatal = (str(error), error)
             return error
         self._state = move(CONNECTION, self._state, "initialized")
@@ -388,7 +388,7 @@ class OpeningClient(Connection):
                 if settlement.outcome == "over" or (settlement.error is not None and waiter.plan.auth == method_id):
                     self._fail(waiter, "authenticate", settlement, at)
                 else:
-                    # A failed automatic login does not fail the open (peer.md M1): the session call may still do.
+                    # A failed automatic login does not fail the open (client rule M1): the session call may still do.
                     go_on(waiter, at)
 
         request = self._new_request(row, session, None, settled)
@@ -452,7 +452,7 @@ class OpeningClient(Connection):
         if refusal is not None:
             self._fail(session, key, Settlement("error", NOT_SENT, error=refusal), at)
             return
-        # The same for all three: what the session was first opened with is sent again (peer.md L2).
+        # The same for all three: what the session was first opened with is sent again (client rule L2).
         params = f"{plan.setup}}}"
         if key == "session_new":
             session.move("create")

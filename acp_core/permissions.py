@@ -29,8 +29,9 @@ class Policy:
 
     ``rules`` maps a tool's title, a tool's kind or ``"default"`` to ``"allow"``, ``"ask"`` or ``"deny"``; the most
     specific key wins (title, then kind, then default), and without any key the verdict is ask. A value that is no
-    verdict counts as deny (peer.md P2). ``always`` lets an allow choose allow_always where allow_once is not offered.
-    ``ask_deadline`` is how long an asked request is held before it is denied, in seconds (P4).
+    verdict counts as deny (client rule P2). ``always`` lets an allow choose allow_always where allow_once is not
+    offered.
+    ``ask_deadline`` is how long an asked request is held before it is denied, in seconds (client rule P4).
 
     Raises:
         TypeError: a key or ``rules`` itself has a wrong type.
@@ -69,7 +70,8 @@ class Policy:
         return verdict
 
     def choose(self, verdict: str, options: tuple[PermissionOption, ...]) -> PermissionOption | None:
-        """The offered option that carries out allow or deny; None for outcome cancelled (P3). Nothing is invented."""
+        """The offered option that carries out allow or deny; None for outcome cancelled. Nothing is invented (client
+        rule P3)."""
         for kind in self.kinds(verdict):
             for option in options:
                 if option.kind == kind:
@@ -83,7 +85,7 @@ class Policy:
         return "reject_once", "reject_always"
 
     def merged(self, other: Policy) -> Policy:
-        """The stricter of both for every key, and for every tool call (P7)."""
+        """The stricter of both for every key, and for every tool call (client rule P7)."""
         keys = [*self.rules, *(key for key in other.rules if key not in self.rules)]
         policy = Policy(
             {key: _stricter(self.verdict(key, None), other.verdict(key, None)) for key in keys},
@@ -94,7 +96,7 @@ class Policy:
         return policy
 
     def widened_by(self, other: Policy) -> str | None:
-        """The first key for which ``other`` would allow more than this policy does, or None (P7).
+        """The first key for which ``other`` would allow more than this policy does, or None (client rule P7).
 
         A key may be a tool's title: then it also hides what this policy says of the tool's kind.
         """

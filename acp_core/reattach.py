@@ -1,5 +1,5 @@
 """A client that goes on where an earlier owner stopped: its snapshot, a turn that is in flight, and the replayed tail
-of the stream (peer.md A1 to A6)."""
+of the stream (client rules A1 to A6)."""
 
 from __future__ import annotations
 
@@ -326,7 +326,7 @@ class ReattachingClient(OpeningClient):
             if not self._restored:
                 self._tell_history(window, collected, "turn_over", at)
             elif row.key in QUESTIONS:
-                # The earlier owner has not seen it, and there is nothing left to allow (peer.md P8).
+                # The earlier owner has not seen it, and there is nothing left to allow (client rule P8).
                 reason = "cancelled: its turn has ended"
                 params, line = collected.params, collected.line
                 self._emit(

@@ -11,7 +11,7 @@ class Replay:
     """What belongs to one load or resume: what was counted, and when the window closes.
 
     ``quiet`` and ``longest`` are in seconds: the window closes when no transcript update has come for ``quiet``, at the
-    latest ``longest`` after the response (peer.md L4). Until the response has come, ``answered_at`` is None.
+    latest ``longest`` after the response (client rule L4). Until the response has come, ``answered_at`` is None.
     """
 
     __slots__ = ("after", "answered_at", "count", "last_at", "longest", "quiet", "report", "timer", "wire_bytes")

@@ -228,7 +228,7 @@ class Session:
 
     @property
     def model(self) -> str | None:
-        """The model that the agent last said is selected (peer.md M4), or None when it never said."""
+        """The model that the agent last said is selected (client rule M4), or None when it never said."""
         for option in self.config_options or []:
             if is_model(option):
                 return get_str(option, "currentValue")

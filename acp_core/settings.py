@@ -1,4 +1,4 @@
-"""Model and options of a session: how each is set, and whether it was confirmed (peer.md M3, M4)."""
+"""Model and options of a session: how each is set, and whether it was confirmed (client rule M3, M4)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def config_params(config_id: str, value: str | bool) -> dict[str, object]:
-    """The params that set an option; only a boolean value has a type (spec.md 1.1)."""
+    """The params that set an option; only a boolean value has a type."""
     params: dict[str, object] = {"configId": config_id, "value": value}
     if isinstance(value, bool):
         params["type"] = "boolean"
@@ -40,7 +40,7 @@ def unconfirmed(session: Session, config_id: str, value: str | bool) -> object:
 
 
 def same_model(one: str, other: str) -> bool:
-    """Whether two names mean one model: a shorter name, or one with a qualifier in brackets (peer.md M4)."""
+    """Whether two names mean one model: a shorter name, or one with a qualifier in brackets (client rule M4)."""
     left, right = _model_letters(one), _model_letters(other)
     return bool(left) and bool(right) and (left in right or right in left)
 

@@ -106,7 +106,7 @@ class StartSettlement:
         self._due = now + self._pauses[min(self._asked, len(self._pauses)) - 1]
 
     def wake(self) -> None:
-        """Something has changed: a pause ends, and the next query is due at once (M34)."""
+        """Something has changed: a pause ends, and the next query is due at once (host rule M34)."""
         if allows(START_SETTLEMENT, self.state, "ask"):
             self.state = move(START_SETTLEMENT, self.state, "ask")
             self._owed = True

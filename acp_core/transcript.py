@@ -340,7 +340,7 @@ class ToolCallEntry(Entry):
     @property
     def display_state(self) -> str:
         """What to show: the status, ``pending`` without one, ``closed_by_turn_end`` when the turn ended before it, and
-        ``cancelled`` from the moment on in which its turn was cancelled (spec.md rule 76), until the agent says how it
+        ``cancelled`` from the moment on in which its turn was cancelled (spec rule 76), until the agent says how it
         ended."""
         if self.closed:
             return CLOSED_BY_TURN_END
@@ -809,7 +809,7 @@ class Transcript:
         return entry
 
     def _close_open_calls(self) -> None:
-        """Whatever is still open will not be finished by its agent (peer.md N6)."""
+        """Whatever is still open will not be finished by its agent (client rule N6)."""
         for call in self._open.values():
             call.closed = True
         self._open.clear()

@@ -85,7 +85,7 @@ class Usage:
 
 
 def turn_usage(result: object) -> Usage | None:
-    """What a prompt's result says of the tokens it used; None when it says nothing (peer.md N3).
+    """What a prompt's result says of the tokens it used; None when it says nothing (client rule N3).
 
     ``result`` is ``TurnEnded.result``. Three places are looked at, the first with a number in it counts. Integers,
     floats and numeric strings from 0 up are numbers; anything else is not reported.
@@ -214,7 +214,7 @@ _BODY_VALUES = 1024
 
 
 def classify_error(error: Exception, method_key: str = "session_prompt") -> str:
-    """What kind of error answered a request: one of ``ERROR_KINDS`` (peer.md C11).
+    """What kind of error answered a request: one of ``ERROR_KINDS`` (client rule C11).
 
     ``error`` is that of ``TurnFailed`` or ``RequestSettled``; ``method_key`` is the key of the method that was called.
     The codes for "log in" and "cancelled" count for every method. All else is read out of the error's text, which is

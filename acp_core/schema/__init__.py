@@ -53,7 +53,7 @@ class Request(_Typed[ResultT]):
 
 
 class Notification:
-    """A notification to send. The fields are those of `Request`; nothing ever answers it (rule 10)."""
+    """A notification to send. The fields are those of `Request`; nothing ever answers it (spec rule 10)."""
 
     __slots__ = ("key", "method", "params")
     __match_args__ = ("method", "key", "params")

@@ -115,7 +115,7 @@ def annotate(
 
 
 def text(text: str, *, annotations: Annotations | None = None, meta: Meta | None = None) -> ContentBlockText:
-    """A text block (Markdown, rule 96)."""
+    """A text block (Markdown, spec rule 96)."""
     out: ContentBlockText = {"type": "text", "text": text}
     if annotations is not None:
         out["annotations"] = annotations
@@ -132,7 +132,8 @@ def image(
     annotations: Annotations | None = None,
     meta: Meta | None = None,
 ) -> ContentBlockImage:
-    """An image block; `data` as bytes, or as text that is base64 already. Needs the `image` capability (rule 37)."""
+    """An image block; `data` as bytes, or as text that is base64 already. Needs the `image` capability (spec rule
+    37)."""
     out: ContentBlockImage = {"type": "image", "data": _base64(data), "mimeType": mime_type}
     if uri is not None:
         out["uri"] = uri
@@ -146,7 +147,8 @@ def image(
 def audio(
     data: bytes | str, *, mime_type: str, annotations: Annotations | None = None, meta: Meta | None = None
 ) -> ContentBlockAudio:
-    """An audio block; `data` as bytes, or as text that is base64 already. Needs the `audio` capability (rule 37)."""
+    """An audio block; `data` as bytes, or as text that is base64 already. Needs the `audio` capability (spec rule
+    37)."""
     out: ContentBlockAudio = {"type": "audio", "data": _base64(data), "mimeType": mime_type}
     if annotations is not None:
         out["annotations"] = annotations
@@ -191,7 +193,7 @@ def text_resource(
     annotations: Annotations | None = None,
     meta: Meta | None = None,
 ) -> ContentBlockResource:
-    """An embedded resource with text. Needs the `embeddedContext` capability (rule 37)."""
+    """An embedded resource with text. Needs the `embeddedContext` capability (spec rule 37)."""
     out: ContentBlockResource = {"type": "resource", "resource": {"uri": uri, "text": text}}
     if mime_type is not None:
         out["resource"]["mimeType"] = mime_type
@@ -210,7 +212,7 @@ def blob_resource(
     annotations: Annotations | None = None,
     meta: Meta | None = None,
 ) -> ContentBlockResource:
-    """An embedded resource with bytes; `data` as in `image`. Needs the `embeddedContext` capability (rule 37)."""
+    """An embedded resource with bytes; `data` as in `image`. Needs the `embeddedContext` capability (spec rule 37)."""
     out: ContentBlockResource = {"type": "resource", "resource": {"uri": uri, "blob": _base64(data)}}
     if mime_type is not None:
         out["resource"]["mimeType"] = mime_type
@@ -233,7 +235,8 @@ def content(block: ContentBlock, *, meta: Meta | None = None) -> ToolCallContent
 
 
 def diff(path: str, *, new_text: str, old_text: str | None = None, meta: Meta | None = None) -> ToolCallContentDiff:
-    """A change of one file as content of a tool call; `path` is absolute (rule 12), no `old_text` is a new file."""
+    """A change of one file as content of a tool call; `path` is absolute (spec rule 12), no `old_text` is a new
+    file."""
     out: ToolCallContentDiff = {"type": "diff", "path": path, "newText": new_text}
     if old_text is not None:
         out["oldText"] = old_text
@@ -243,7 +246,7 @@ def diff(path: str, *, new_text: str, old_text: str | None = None, meta: Meta | 
 
 
 def terminal(terminal_id: str, *, meta: Meta | None = None) -> ToolCallContentTerminal:
-    """A terminal as content of a tool call; embed it before it is released (rule 102)."""
+    """A terminal as content of a tool call; embed it before it is released (spec rule 102)."""
     out: ToolCallContentTerminal = {"type": "terminal", "terminalId": terminal_id}
     if meta is not None:
         out["_meta"] = meta
@@ -251,7 +254,7 @@ def terminal(terminal_id: str, *, meta: Meta | None = None) -> ToolCallContentTe
 
 
 def location(path: str, *, line: int | None = None, meta: Meta | None = None) -> ToolCallLocation:
-    """A place a tool call works at; `path` is absolute, `line` starts at 1 (rule 12)."""
+    """A place a tool call works at; `path` is absolute, `line` starts at 1 (spec rule 12)."""
     out: ToolCallLocation = {"path": path}
     if line is not None:
         out["line"] = line
@@ -272,7 +275,7 @@ def tool_call(
     raw_output: object = KEEP,
     meta: Meta | None = None,
 ) -> SessionUpdateToolCall:
-    """The update that starts a tool call; `tool_call_id` is unique in the session (rule 15)."""
+    """The update that starts a tool call; `tool_call_id` is unique in the session (spec rule 15)."""
     out: SessionUpdateToolCall = {"sessionUpdate": "tool_call", "toolCallId": tool_call_id, "title": title}
     if kind is not None:
         out["kind"] = kind
@@ -365,7 +368,7 @@ def plan_entry(
 
 
 def plan(entries: Sequence[PlanEntry], *, meta: Meta | None = None) -> SessionUpdatePlan:
-    """The update with the whole plan: every entry, every time (rule 92)."""
+    """The update with the whole plan: every entry, every time (spec rule 92)."""
     out: SessionUpdatePlan = {"sessionUpdate": "plan", "entries": list(entries)}
     if meta is not None:
         out["_meta"] = meta
@@ -385,7 +388,7 @@ def permission_option(
 def session_info(
     *, title: str | _Keep | None = KEEP, updated_at: str | _Keep | None = KEEP, meta: Meta | None = None
 ) -> SessionUpdateSessionInfoUpdate:
-    """The update of a session's title and time (ISO 8601); None clears a field, left out it stays (spec.md 2.4)."""
+    """The update of a session's title and time (ISO 8601); None clears a field, left out it stays."""
     out: SessionUpdateSessionInfoUpdate = {"sessionUpdate": "session_info_update"}
     if not isinstance(title, _Keep):
         out["title"] = title
@@ -422,7 +425,7 @@ def _headers(headers: Mapping[str, str] | None) -> list[HttpHeader]:
 def mcp_http(
     name: str, *, url: str, headers: Mapping[str, str] | None = None, meta: Meta | None = None
 ) -> McpServerHttp:
-    """An MCP server over HTTP. Needs the agent's `mcpCapabilities.http` (rule 46)."""
+    """An MCP server over HTTP. Needs the agent's `mcpCapabilities.http` (spec rule 46)."""
     out: McpServerHttp = {"type": "http", "name": name, "url": url, "headers": _headers(headers)}
     if meta is not None:
         out["_meta"] = meta
@@ -430,7 +433,7 @@ def mcp_http(
 
 
 def mcp_sse(name: str, *, url: str, headers: Mapping[str, str] | None = None, meta: Meta | None = None) -> McpServerSse:
-    """An MCP server over server-sent events. Needs the agent's `mcpCapabilities.sse` (rule 46)."""
+    """An MCP server over server-sent events. Needs the agent's `mcpCapabilities.sse` (spec rule 46)."""
     out: McpServerSse = {"type": "sse", "name": name, "url": url, "headers": _headers(headers)}
     if meta is not None:
         out["_meta"] = meta

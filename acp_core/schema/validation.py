@@ -259,7 +259,7 @@ class _FilledStr(_Leaf):
 
 
 class _Path(_Leaf):
-    """Rule 12: absolute, in the notation of any system, since client and agent may run on different ones."""
+    """Spec rule 12: absolute, in the notation of any system, since client and agent may run on different ones."""
 
     def __init__(self) -> None:
         super().__init__("an absolute path (POSIX, drive letter or UNC)", str)
@@ -321,7 +321,7 @@ class _Integer(_Leaf):
 
 
 class _Enum(_Leaf):
-    """A closed enum; an unknown value of the right type is kept on reading (design rule 9)."""
+    """A closed enum; an unknown value of the right type is kept on reading (rule 9)."""
 
     def __init__(self, values: tuple[object, ...]) -> None:
         super().__init__("one of " + ", ".join(map(str, values)), type(values[0]))
@@ -759,11 +759,11 @@ def validate(key: str, params: object, *, unstable: bool = False) -> None:
     """Check what is to be sent as the params of a method.
 
     `key` is the wire's name (``session/new``) or the key (``session_new``). Unknown keys in objects pass, since a proxy
-    must keep them (rule 130); `custom_fields` finds them. Extension methods pass unchecked. `unstable` adds the draft
-    features of the version.
+    must keep them (spec rule 130); `custom_fields` finds them. Extension methods pass unchecked. `unstable` adds the
+    draft features of the version.
 
     Raises ValidationError for the first problem, UnknownMethodError for a method that does not exist.
-    Source: the official schema by method, rules 12, 13, 30 and 64 to 67.
+    Source: the official schema by method, spec rules 12, 13, 30 and 64 to 67.
     """
     node = _method_node(key, 3, unstable)
     error = None if node is None else node.check(params)
@@ -799,7 +799,7 @@ def read(key: str, value: object, *, unstable: bool = False) -> "tuple[object, t
     the value cannot be used: the last of `skipped` then says why. Fields that `three_state_fields` names keep the
     difference between absent and null. Never raises for what a peer sent; UnknownMethodError for an unknown method.
     `acp_core.schema.v1.read` is the same function with types.
-    Source: spec.md 8.2, 8.3, 2.4, rules 105, 120, 129.
+    Source: spec rules 105, 120, 129.
     """
     return _read(_method_node(key, 3, unstable), value)
 
@@ -839,14 +839,14 @@ def custom_fields(key: str, params: object, *, unstable: bool = False) -> list[s
     """Return the path of every field in `params` that the method's types do not name, outermost first.
 
     The protocol forbids custom fields beside the specified ones; what an extension adds belongs into ``_meta``.
-    Source: rule 123. Raises UnknownMethodError.
+    Source: spec rule 123. Raises UnknownMethodError.
     """
     node = _method_node(key, 3, unstable)
     return [] if node is None else [_render("$", path) for path in node.extra(params)]
 
 
 def three_state_fields(name: str) -> tuple[str, ...]:
-    """Return the fields of type `name` where absent, null and a value differ: unchanged, cleared, set (spec.md 2.4)."""
+    """Return the fields of type `name` where absent, null and a value differ: unchanged, cleared, set."""
     return _schema(True).three_state.get(name, ())
 
 

@@ -91,6 +91,22 @@ def test_named_tests_exist() -> None:
             assert re.search(rf"def {name}\b", source.read_text(encoding="utf-8")), f"no test {name} in {path}"
 
 
+def test_every_rule_that_is_named_can_be_looked_up() -> None:
+    rules = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+    coverage = (ROOT / "docs" / "spec-coverage.md").read_text(encoding="utf-8")
+    named = 0
+    for path in (path for package in ("acp_core", "acp_sync", "acp_anyio") for path in (ROOT / package).rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"\b(spec|peer|hosts)\.md\b", text), f"{path.name} names a page that is not there"
+        for numbers in re.findall(r"spec rules? ([\d, ]+(?:(?:and|to) \d+)*)", text):
+            for number in re.findall(r"\d+", numbers):
+                assert f"\n| {number} | " in coverage, f"{path.name} names spec rule {number}"
+        for rule in re.findall(r"(?:client|host) rules? ([A-Z]\d+)", text):
+            named += 1
+            assert f"\n| {rule} | " in rules, f"{path.name} names rule {rule}"
+    assert named > 20
+
+
 def test_every_decision_has_its_test() -> None:
     rows = [
         line

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -162,7 +163,112 @@ def methods_page() -> str:
     )
 
 
+# The ten rules of the project, and a test that holds each.
+RULES = (
+    (
+        "The core keeps every rule of the protocol; a binding knows no method.",
+        "test_architecture.py::test_wire_names_stand_in_the_method_table_only",
+    ),
+    (
+        "An intent checks, changes the state and queues its bytes at once; one that raises has changed nothing.",
+        "core/test_properties.py::test_a_client_intent_that_raises_changes_nothing",
+    ),
+    (
+        "Every request settles exactly once, and says whether its bytes had been handed to the transport.",
+        "core/test_pair.py::test_a_prompt_settles_once_under_every_fault",
+    ),
+    (
+        "Receiving never raises for what the peer sends, and no line ends a connection; a wrong type raises.",
+        "core/test_pair.py::test_odd_lines_end_no_connection",
+    ),
+    (
+        "The core has no clock, randomness, environment, log or IO: the same calls give the same bytes and events.",
+        "test_architecture.py::test_core_imports_nothing_else",
+    ),
+    (
+        "Cost is linear in bytes however they are cut, and everything that is kept has a bound.",
+        "core/test_limits.py::test_at_the_limit_and_one_above",
+    ),
+    (
+        "Reading never waits for writing, and no cancelled call tears or drops a message.",
+        "contract/test_cancel.py::test_a_caller_cancelled_in_the_middle_of_its_write",
+    ),
+    (
+        "An answer is given after every notification that stood before it.",
+        "contract/test_order.py::test_an_answer_comes_after_the_updates_before_it",
+    ),
+    (
+        "What is unknown is kept and reachable: fields, kinds, words, `_meta`.",
+        "core/test_client.py::test_unknown_kinds_are_kept",
+    ),
+    (
+        "Nothing is dropped in silence: it is counted and reported.",
+        "core/test_input.py::test_unread_input_is_counted_at_the_end",
+    ),
+)
+FAMILIES = (
+    (
+        "Client rules",
+        "A session of a client that outlives its turns and its owner.",
+        (
+            ("C", "connection and turns"),
+            ("L", "opening a session again"),
+            ("A", "reattaching to a turn in flight"),
+            ("P", "what the agent asks"),
+            ("M", "login, model and options"),
+            ("N", "noise, metadata and usage"),
+        ),
+        "core/peer/*.py",
+    ),
+    (
+        "Turn and closing rules",
+        "Admission of turns, cancelling, and closing what an owner holds.",
+        (("P", "turns and closing"),),
+        "core/test_*.py",
+    ),
+    (
+        "Host rules",
+        "An agent over a runtime host; [host.md](host.md) says which are left to a product.",
+        (("M", "text, prompts, starts, cancels and ends"),),
+        "core/test_*.py",
+    ),
+)
+RULE_TEST = re.compile(r"^def test_([A-Z])(\d+)_(\w+)", re.M)
+
+
+def rules_page() -> str:
+    """Each rule that code and pages name, and the tests that hold it; what a test is called says the rule."""
+    parts = [
+        MADE,
+        "# Rules\n",
+        "What the rules are that docstrings, comments and tests name by a letter or a number. Each is held by the\n"
+        "tests beside it, in `tests/`; what they are called says what it is.\n",
+        "- *rule 3* is one of the ten rules of this project, below.",
+        "- *spec rule 72* is a rule of the protocol: its row in [spec-coverage.md](spec-coverage.md).",
+        "- *client rule C4* and *host rule M8* are in the tables further down.\n",
+        "## The ten rules\n",
+        "| rule | what it says | held by |",
+        "| --- | --- | --- |",
+    ]
+    parts += [f"| {number} | {text} | `tests/{test}` |" for number, (text, test) in enumerate(RULES, 1)]
+    for title, about, letters, where in FAMILIES:
+        parts += [f"\n## {title}\n", f"{about}\n", "| rule | what it says | held by |", "| --- | --- | --- |"]
+        for letter, subject in letters:
+            found: dict[int, list[tuple[str, str]]] = {}
+            for path in sorted((ROOT / "tests").glob(where)):
+                for kind, number, name in RULE_TEST.findall(path.read_text(encoding="utf-8")):
+                    if kind == letter:
+                        said = re.sub(r"^([A-Z]\d+_)+", "", name).replace("_", " ")
+                        found.setdefault(int(number), []).append((said, path.relative_to(ROOT / "tests").as_posix()))
+            parts.append(f"| **{letter}** | *{subject}* | |")
+            for number, tests in sorted(found.items()):
+                files = ", ".join(f"`{name}`" for name in dict.fromkeys(name for _, name in tests))
+                parts.append(f"| {letter}{number} | {'; '.join(said for said, _ in tests)} | {files} |")
+    return "\n".join([*parts, ""])
+
+
 PAGES = {
+    "rules.md": rules_page,
     "events.md": events_page,
     "limits.md": limits_page,
     "states.md": states_page,
