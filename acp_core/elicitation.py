@@ -45,7 +45,13 @@ def elicitation_problems(requested_schema: Mapping[str, object], content: Mappin
     Required fields, types, choices and bounds are checked, lengths in code points. A ``pattern`` and a ``format`` are
     not: the agent's patterns may take time without bound (spec rule 119). Nor is a field whose type is unknown
     (spec rule 120), or that the form does not have.
+
+    Raises:
+        TypeError: an argument is no mapping.
     """
+    for what, given in (("requested_schema", requested_schema), ("content", content)):
+        if not hasattr(given, "keys"):
+            raise TypeError(f"{what} must be a mapping, not {type(given).__name__}")
     schema = dict(requested_schema)
     properties = get_object(schema, "properties")
     problems = {

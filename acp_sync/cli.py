@@ -306,19 +306,26 @@ def parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="how long the handshake and each further step of the start may take (default: 60)",
     )
+    # What is wrong with its arguments is said with its own usage.
+    run.set_defaults(error=run.error)
     return top
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit code."""
-    arguments = parser().parse_args(argv)
+    arguments, rest = parser().parse_known_args(argv)
+    unknown = [word for word in rest if word.startswith("-")]
+    if unknown:
+        arguments.error(f"no such option: {', '.join(unknown)}")
+    if rest:
+        arguments.error(f"words behind the prompt: {' '.join(rest)}; put all of it in quotes")
     cwd = os.path.abspath(arguments.cwd or os.getcwd())
     if not os.path.isdir(cwd):
-        parser().error(f"--cwd: {cwd} is no directory")
+        arguments.error(f"--cwd: {cwd} is no directory")
     if not 0 < arguments.start_timeout < float("inf"):
-        parser().error("--start-timeout: give a positive number of seconds")
+        arguments.error("--start-timeout: give a positive number of seconds")
     if arguments.choice == "ask" and not has_terminal():
-        parser().error("--ask: there is no terminal to ask on; give --allow or --deny")
+        arguments.error("--ask: there is no terminal to ask on; give --allow or --deny")
     screen = Screen(arguments.json)
     try:
         code = run(arguments, cwd, screen)

@@ -182,6 +182,9 @@ class LinkedPair(_Pair[ClientT, AgentT]):
         now: where the clock starts, in seconds.
         log: a WireLog that gets every line both ways.
 
+    Raises:
+        ValueError: an end is of the other role.
+
     Attributes:
         client_events, agent_events: every event so far, oldest first.
         dead: the sides that ``kill`` has ended.
@@ -199,6 +202,9 @@ class LinkedPair(_Pair[ClientT, AgentT]):
         now: float = 0.0,
         log: WireLog | None = None,
     ) -> None:
+        for end, role in ((client, CLIENT), (agent, AGENT)):
+            if getattr(end, "role", role) != role:
+                raise ValueError(f"{end!r} is no {role}: give the client first, then the agent")
         self.client = client
         self.agent = agent
         self.to_agent = to_agent if to_agent is not None else Pipe()
@@ -363,7 +369,12 @@ class LinkedPair(_Pair[ClientT, AgentT]):
 
     def kill(self, side: str) -> None:
         """Let one side die as a process does: it is not driven any more, its peer reads what is in flight and then the
-        end, and writes to it fail."""
+        end, and writes to it fail.
+
+        Raises:
+            ValueError: there is no such side.
+        """
+        self._end(side)
         self.dead.add(side)
         self._out(side).sever(self._now)
         self._in(side).sever(self._now)

@@ -10,7 +10,7 @@ import json
 from collections import deque
 from heapq import heappop, heappush
 
-from ..methods import V1, MethodTable
+from ..methods import AGENT, CLIENT, V1, MethodTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -263,7 +263,11 @@ def inject(steps: Sequence[Step], *, size: int = 65 * 1024 * 1024) -> Iterator[t
     """One script for each fault at each step that sends, with a name for the test's id.
 
     ``size`` is the length of the oversize lines, in bytes: set it just above the limit of the owner under test.
+
+    Raises:
+        TypeError: something in the script is no step.
     """
+    _check_steps(steps)
     for index, step in enumerate(steps):
         if not isinstance(step, Send) or isinstance(step, Fault):
             continue
@@ -281,6 +285,12 @@ def inject(steps: Sequence[Step], *, size: int = 65 * 1024 * 1024) -> Iterator[t
             yield name, [*steps[:index], fault, *steps[index + 1 :]]
         yield f"silent from step {index} on", [*steps[:index], Silence()]
         yield f"dead from step {index} on", [*steps[:index], Die()]
+
+
+def _check_steps(steps: Iterable[Step]) -> None:
+    for index, step in enumerate(steps):
+        if not isinstance(step, Step):
+            raise TypeError(f"step {index} of the script is {step!r}, no step (a str is one in turn() only)")
 
 
 # ── The peers ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -304,11 +314,13 @@ class ScriptedPeer:
         crashed: the peer is dead.
 
     Raises:
+        TypeError: something in ``steps`` is no step.
         ScriptError: from any method, when a step cannot be done: an Answer without an open request.
     """
 
     def __init__(self, steps: Iterable[Step], *, methods: MethodTable = V1, first_id: int = 0) -> None:
         self.steps = list(steps)
+        _check_steps(self.steps)
         self.methods = methods
         self.position = 0
         self.received: list[JsonObject] = []
@@ -585,6 +597,8 @@ class ScriptedAgent(ScriptedPeer):
     Args, Attributes, Raises: as ScriptedPeer.
     """
 
+    role = AGENT
+
     @staticmethod
     def opening(
         session_id: str = "session-1",
@@ -615,6 +629,8 @@ class ScriptedClient(ScriptedPeer):
 
     Args, Attributes, Raises: as ScriptedPeer.
     """
+
+    role = CLIENT
 
     @staticmethod
     def opening(

@@ -113,9 +113,11 @@ class WireLog:
         """Keep one line, without its line end, as far as the bounds allow.
 
         Raises:
+            TypeError: the line is no bytes.
             ValueError: the direction is neither ``"to_agent"`` nor ``"to_client"``.
         """
         _check_direction(direction)
+        _check_bytes(line)
         if len(line) > self.max_line_bytes:
             line = line[: self.max_line_bytes]
             self.cut += 1
@@ -130,9 +132,10 @@ class WireLog:
         """Keep bytes of a stream as they come; a line is kept, with this ``now``, when its end has come.
 
         Raises:
-            ValueError: as ``add``.
+            TypeError, ValueError: as ``add``.
         """
         _check_direction(direction)
+        _check_bytes(data)
         pending = self._pending.setdefault(direction, bytearray())
         *lines, rest = data.split(b"\n")
         for line in lines:
@@ -215,6 +218,11 @@ class WireLog:
 def _check_direction(direction: str) -> None:
     if direction not in (TO_AGENT, TO_CLIENT):
         raise ValueError(f"direction is {direction!r}; it is {TO_AGENT!r} or {TO_CLIENT!r}")
+
+
+def _check_bytes(data: bytes) -> None:
+    if not isinstance(data, bytes):
+        raise TypeError(f"what went over the wire is bytes, not {type(data).__name__}")
 
 
 def _unescaped(found: re.Match[bytes]) -> bytes:

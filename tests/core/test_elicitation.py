@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jsonschema
 import pytest
 from hypothesis import given
@@ -168,3 +170,10 @@ def as_json_schema(field: dict[str, object]) -> dict[str, object]:
     if isinstance(items, dict):
         plain["items"] = as_json_schema(items)
     return plain
+
+
+@pytest.mark.parametrize("wrong", [3, None, [("name", "x")], "name"])
+def test_content_is_a_mapping(wrong: Any) -> None:
+    for form, content in ((FORM, wrong), (wrong, FORM)):
+        with pytest.raises(TypeError, match="must be a mapping"):
+            elicitation_problems(form, content)

@@ -891,3 +891,23 @@ def test_the_kit_needs_nothing_but_the_library() -> None:
     ).stdout
     for name in ("hypothesis", "asyncio", "dataclasses", "typing", "inspect", "socket", "subprocess", "random"):
         assert f"'{name}'" not in found
+
+
+def test_what_the_kit_is_given_is_checked() -> None:
+    client, agent = ClientConnection(nonce="c"), AgentConnection(nonce="a")
+    for ends in ((agent, client), (ScriptedAgent([]), agent), (client, ScriptedClient([])), (client, client)):
+        with pytest.raises(ValueError, match="give the client first"):
+            LinkedPair(*ends)
+    pair = LinkedPair(client, agent)
+    with pytest.raises(ValueError, match="clent"):
+        pair.kill("clent")
+    assert pair.dead == set()
+    wrong: Any = [Text("a"), 3]
+    for make in (ScriptedAgent, ScriptedClient, lambda steps: [*inject(steps)]):
+        with pytest.raises(TypeError, match="step 1 of the script is 3"):
+            make(wrong)
+    log, text = WireLog(), "x\n"
+    for keep in (log.feed, log.add):
+        with pytest.raises(TypeError, match="is bytes, not str"):
+            keep(0.0, TO_AGENT, text)  # type: ignore[arg-type]  # on purpose
+    assert len(log) == 0

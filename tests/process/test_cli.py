@@ -126,13 +126,17 @@ def test_an_agent_that_echoes() -> None:
         ["run", "hi", "--cwd", "/no/such/directory"],
         ["run", "hi", "--start-timeout", "-1"],
         ["run", "hi", "--ask"],
+        ["run", "--agnt", "x", "hi"],
+        ["run", "say", "hello"],
         ["walk"],
     ],
 )
 def test_wrong_usage(arguments: list[str]) -> None:
     code, out, err = run([sys.executable, "-m", "acp_sync", *arguments])
     assert (code, out) == (2, "")
-    assert "usage: python -m acp_sync" in err
+    # The usage of what was asked for.
+    assert err.startswith(f"usage: python -m acp_sync{' run' if arguments[:1] == ['run'] else ''} [-h]")
+    assert "agnt" not in arguments or "no such option: --agnt" in err
 
 
 def test_help_has_the_exit_codes() -> None:
