@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import secrets
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar, overload
 
 from acp_core.front.agent import AgentDesk, AgentSessionFront, AgentTurnFront, agent_connection, chosen_option
 
@@ -12,12 +13,17 @@ from .stdio import claimed_stdio
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
-    from typing import Unpack
+    from typing import TypeAlias, Unpack
 
     from anyio.abc import ByteStream, ObjectStream
 
     from acp_core import Event
     from acp_core.options import AgentOptions, ServeOptions
+    from acp_core.schema import Notification, Request
+
+    Params: TypeAlias = Mapping[str, object] | None
+
+R = TypeVar("R")
 
 
 class PromptAgent(Protocol):
@@ -26,8 +32,9 @@ class PromptAgent(Protocol):
     It may also define ``new_session(request)`` (returns an id, a result with ``sessionId``, or None for an id made
     here), ``load_session(request, session)`` and ``resume_session(request, session)`` (a load sends the history and
     returns), ``list_sessions``, ``close_session``, ``delete_session``, ``set_mode``, ``set_config_option``,
-    ``authenticate``, ``logout`` and ``extension``, each with ``(request)`` and returning the result, and
-    ``cancel(turn)``, told of a cancel. What is not defined is answered -32601 and not advertised. Any of them may raise
+    ``authenticate``, ``logout`` and ``extension``, each with ``(request)`` and returning the result,
+    ``opened(session)``, told of a session that is open now, behind the answer, and ``cancel(turn)``, told of a cancel.
+    What is not defined is answered -32601 and not advertised. Any of them may raise
     RequestError; anything else raised is answered -32603 and reported as HandlerFailed.
     """
 
@@ -72,8 +79,24 @@ async def serve_on(
     """
     connection = agent_connection(secrets.token_hex(8), agent, **options)
     link = Link(connection, transport, on_event=on_event, close_grace=close_grace)
+
+    def meanwhile(work: Callable[[], object]) -> Callable[[], object]:
+        async def ends_with_the_connection() -> None:
+            with link.working():
+                found = work()
+                if inspect.isawaitable(found):
+                    await found
+
+        return ends_with_the_connection
+
     desk = AgentDesk(
-        link, connection, agent, session=AgentSession, turn=AgentTurn, new_id=lambda: secrets.token_hex(16)
+        link,
+        connection,
+        agent,
+        session=AgentSession,
+        turn=AgentTurn,
+        new_id=lambda: secrets.token_hex(16),
+        meanwhile=meanwhile,
     )
     link.act = desk.act
     async with link.run():
@@ -91,15 +114,37 @@ class AgentSession(AgentSessionFront):
         Raises:
             TypeError, LocalProtocolError: as ``AgentConnection.update_text``.
         """
-        await self._say("message", text, message_id)
+        await self.update_text("message", message_id, delta=text)
 
     async def think(self, text: str, *, message_id: str | None = None) -> None:
         """Send a piece of the agent's reasoning; see ``send``."""
-        await self._say("thought", text, message_id)
+        await self.update_text("thought", message_id, delta=text)
 
     async def echo(self, text: str, *, message_id: str | None = None) -> None:
         """Send a piece of the user's message, as a replayed history has it; see ``send``."""
-        await self._say("user", text, message_id)
+        await self.update_text("user", message_id, delta=text)
+
+    async def update_text(
+        self,
+        kind: str,
+        message_id: str | None = None,
+        *,
+        delta: str | None = None,
+        offset: int | None = None,
+        snapshot: str | None = None,
+    ) -> str:
+        """Say text, append-only: a ``delta`` that may start at ``offset``, or a ``snapshot`` of the whole text; only
+        what is missing goes out. ``kind`` is ``"message"``, ``"thought"`` or ``"user"``. Waits as ``send``.
+
+        Returns: ``"sent"``, ``"same"`` or ``"revised"``; see ``AgentConnection.update_text``. A revised turn was
+        answered with an error, and is cancelled.
+
+        Raises:
+            TypeError, StreamGap, StreamConflict, LocalProtocolError: as there.
+        """
+        done = self._update_text(kind, message_id, delta, offset, snapshot)
+        await self.link.drained()
+        return done
 
     async def update(self, update: Mapping[str, object]) -> None:
         """Send one update, as on the wire. Waits while more than 1 MiB is unsent.
@@ -127,10 +172,17 @@ class AgentSession(AgentSessionFront):
         """
         return chosen_option(await self.link.ask(self._permission(tool_call, options, deadline)))
 
+    @overload
+    async def request(self, method: Request[R], params: None = None, *, deadline: float | None = None) -> R: ...
+    @overload
+    async def request(self, method: str, params: Params = None, *, deadline: float | None = None) -> object: ...
     async def request(
-        self, method: str, params: Mapping[str, object] | None = None, *, deadline: float | None = None
+        self, method: str | Request[object], params: Params = None, *, deadline: float | None = None
     ) -> object:
-        """Ask something else of the client about this session, by the name on the wire. ``deadline`` is in seconds.
+        """Ask something else of the client about this session, and wait for the result. ``deadline`` is in seconds.
+
+        ``method`` is a wire name, or a typed request of ``acp_core.schema``. The id of the session is added, except to
+        an elicitation that has a ``requestId``.
 
         Raises:
             RequestError, RequestTimeout, ConnectionClosed, RemoteProtocolError: there is no result.
@@ -138,8 +190,18 @@ class AgentSession(AgentSessionFront):
         """
         return await self.link.ask(self._request(method, params, deadline))
 
-    async def _say(self, kind: str, text: str, message_id: str | None) -> None:
-        self._update_text(kind, text, message_id)
+    @overload
+    async def notify(self, method: Notification) -> None: ...
+    @overload
+    async def notify(self, method: str, params: Params = None) -> None: ...
+    async def notify(self, method: str | Notification, params: Params = None) -> None:
+        """Send the client a notification: that an elicitation by URL is complete, or an extension, to which the id of
+        the session is added. ``method`` is as in ``request``. Waits as ``send``.
+
+        Raises:
+            TypeError, LocalProtocolError: as ``AgentConnection.notify``.
+        """
+        self._notify(method, params)
         await self.link.drained()
 
 

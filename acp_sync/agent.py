@@ -6,7 +6,7 @@ import secrets
 import sys
 import threading
 import traceback
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar, overload
 
 from acp_core import HandlerFailed
 from acp_core.front.agent import AgentDesk, AgentSessionFront, AgentTurnFront, agent_connection, chosen_option
@@ -17,12 +17,17 @@ from .transport import adapt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Unpack
+    from typing import TypeAlias, Unpack
 
     from acp_core import Event, PromptRequested
     from acp_core.options import AgentOptions
+    from acp_core.schema import Notification, Request
 
     from .transport import Connectable
+
+    Params: TypeAlias = Mapping[str, object] | None
+
+R = TypeVar("R")
 
 
 class PromptAgent(Protocol):
@@ -33,7 +38,8 @@ class PromptAgent(Protocol):
     ``load_session(request, session)`` sends the history and returns the rest of the result or None, as
     ``resume_session(request, session)`` does without a history; ``list_sessions``, ``close_session``,
     ``delete_session``, ``set_mode``, ``set_config_option``, ``authenticate``, ``logout`` and ``extension`` get the
-    request and return the result or None; ``cancel(turn)`` is told that a turn was cancelled. What is not defined is
+    request and return the result or None; ``opened(session)`` is told of a session that is open now, behind the answer;
+    ``cancel(turn)`` is told that a turn was cancelled. What is not defined is
     answered -32601 and not advertised. Each call has a thread of its own. A RequestError is answered as it is, any
     other exception -32603 without its text.
     """
@@ -54,18 +60,37 @@ class AgentSession(AgentSessionFront):
             TypeError, LocalProtocolError: see ``AgentConnection.update_text``.
             ConnectionClosed: the client has gone.
         """
-        self._pace()
-        self._update_text("message", text, message_id)
+        self.update_text("message", message_id, delta=text)
 
     def think(self, text: str, *, message_id: str | None = None) -> None:
         """Send a piece of reasoning. Waits and raises as ``send``."""
-        self._pace()
-        self._update_text("thought", text, message_id)
+        self.update_text("thought", message_id, delta=text)
 
     def echo(self, text: str, *, message_id: str | None = None) -> None:
         """Send a piece of a user's message, as a history has it. Waits and raises as ``send``."""
+        self.update_text("user", message_id, delta=text)
+
+    def update_text(
+        self,
+        kind: str,
+        message_id: str | None = None,
+        *,
+        delta: str | None = None,
+        offset: int | None = None,
+        snapshot: str | None = None,
+    ) -> str:
+        """Say text, append-only: a ``delta`` that may start at ``offset``, or a ``snapshot`` of the whole text; only
+        what is missing goes out. ``kind`` is ``"message"``, ``"thought"`` or ``"user"``. Waits as ``send``.
+
+        Returns: ``"sent"``, ``"same"`` or ``"revised"``; see ``AgentConnection.update_text``. A revised turn was
+        answered with an error: return.
+
+        Raises:
+            TypeError, StreamGap, StreamConflict, LocalProtocolError: as there.
+            ConnectionClosed: the client has gone.
+        """
         self._pace()
-        self._update_text("user", text, message_id)
+        return self._update_text(kind, message_id, delta, offset, snapshot)
 
     def update(self, update: Mapping[str, object]) -> None:
         """Send any update: an object with ``sessionUpdate``, as on the wire. Waits and raises as ``send``."""
@@ -86,16 +111,36 @@ class AgentSession(AgentSessionFront):
         # A cancelled turn does not wait for a client that forgets to answer.
         return chosen_option(self.link.ask(self._permission(tool_call, options, deadline), self._stop))
 
-    def request(
-        self, method: str, params: Mapping[str, object] | None = None, *, deadline: float | None = None
-    ) -> object:
+    @overload
+    def request(self, method: Request[R], params: None = None, *, deadline: float | None = None) -> R: ...
+    @overload
+    def request(self, method: str, params: Params = None, *, deadline: float | None = None) -> object: ...
+    def request(self, method: str | Request[object], params: Params = None, *, deadline: float | None = None) -> object:
         """Ask the client something else about this session, and wait for the result. ``deadline`` is in seconds.
+
+        ``method`` is a wire name, or a typed request of ``acp_core.schema``. The id of the session is added, except to
+        an elicitation that has a ``requestId``.
 
         Raises:
             TypeError, LocalProtocolError: see ``Connection.request``.
             RequestError, RequestTimeout, RemoteProtocolError, ConnectionClosed: there is no result.
         """
         return self.link.ask(self._request(method, params, deadline))
+
+    @overload
+    def notify(self, method: Notification) -> None: ...
+    @overload
+    def notify(self, method: str, params: Params = None) -> None: ...
+    def notify(self, method: str | Notification, params: Params = None) -> None:
+        """Send the client a notification: that an elicitation by URL is complete, or an extension, to which the id of
+        the session is added. ``method`` is as in ``request``. Waits as ``send``.
+
+        Raises:
+            TypeError, LocalProtocolError: see ``AgentConnection.notify``.
+            ConnectionClosed: the client has gone.
+        """
+        self._pace()
+        self._notify(method, params)
 
     def _pace(self) -> None:
         self.link.pace(self._stop)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ..closing import AgentClosing
     from ..events import Event, RequestReceived
     from ..inbox import Channel, Inbox
+    from ..methods import MethodTable
+    from ..schema import Notification, Request
 
     P = ParamSpec("P")
     T = TypeVar("T")
@@ -106,3 +108,17 @@ def plain_dict(value: object) -> JsonObject | None:
     if not isinstance(value, Mapping):
         raise TypeError(f"what goes on the wire must be a mapping or None, not {type(value).__name__}")
     return dict(value)
+
+
+def wire_message(
+    methods: MethodTable, message: Request[object] | Notification | str, params: Mapping[str, object] | None
+) -> tuple[str, JsonObject | None]:
+    """The wire name, of a typed message the one in this table, and the params.
+
+    Raises:
+        TypeError: the params are neither a mapping nor None.
+    """
+    if isinstance(message, str):
+        return message, plain_dict(params)
+    names = {row.key: row.wire for row in methods}
+    return names.get(message.key, message.method), plain_dict(message.params)

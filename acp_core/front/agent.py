@@ -18,8 +18,8 @@ from ..events import (
     get_str,
 )
 from ..methods import V1
-from . import plain_dict
-from .client import attempt
+from . import plain_dict, wire_message
+from .client import ELICITATION, as_it_is, attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..events import Event
     from ..limits import Limits
     from ..methods import MethodTable
+    from ..schema import Notification, Request
     from . import Ask, JsonObject, Link
 
 SessionT = TypeVar("SessionT", bound="AgentSessionFront")
@@ -48,11 +49,15 @@ SERVED = {
 }
 # These take the session as a second argument.
 REOPENS = ("session_load", "session_resume")
+# The requests that open a session.
+OPENS = ("session_new", *REOPENS)
+# These serve no request: they are told of a session that is open now, and of a turn that was cancelled.
+TOLD = ("opened", "cancel")
 
 
 def method_for(agent: object, key: str) -> Callable[..., object] | None:
-    """The method of an agent that serves a key, or None. ``cancel`` is told of cancels, and serves no key."""
-    method: object = getattr(agent, "cancel" if key == "cancel" else SERVED.get(key, SERVED[""]), None)
+    """The method of an agent that serves a key, or that is told of what ``TOLD`` says; or None."""
+    method: object = getattr(agent, key if key in TOLD else SERVED.get(key, SERVED[""]), None)
     return method if callable(method) else None
 
 
@@ -142,11 +147,25 @@ class AgentSessionFront:
         """The absolute working directory that the client gave."""
         return self.handle.cwd
 
+    @property
+    def peer_capabilities(self) -> JsonObject:
+        """What the client advertised, as it stood on the wire."""
+        return self.connection.peer_capabilities
+
     def _update(self, update: Mapping[str, object]) -> None:
         self.link.call(self.connection.update, self.handle, dict(update))
 
-    def _update_text(self, kind: str, text: str, message_id: str | None) -> None:
-        self.link.call(self.connection.update_text, self.handle, kind, message_id, delta=text)
+    def _update_text(
+        self,
+        kind: str,
+        message_id: str | None,
+        delta: str | None,
+        offset: int | None = None,
+        snapshot: str | None = None,
+    ) -> str:
+        return self.link.call(
+            self.connection.update_text, self.handle, kind, message_id, delta=delta, offset=offset, snapshot=snapshot
+        )
 
     def _permission(
         self, tool_call: Mapping[str, object], options: Sequence[Mapping[str, object]], deadline: float | None
@@ -154,8 +173,24 @@ class AgentSessionFront:
         offers = [dict(option) for option in options]
         return partial(self.connection.ask_permission, self.handle, dict(tool_call), offers, deadline=deadline)
 
-    def _request(self, method: str, params: Mapping[str, object] | None, deadline: float | None) -> Ask:
-        return partial(self.connection.request, method, plain_dict(params), session=self.handle, deadline=deadline)
+    def _request(
+        self, method: Request[object] | str, params: Mapping[str, object] | None, deadline: float | None
+    ) -> Ask:
+        wire, body = wire_message(self.connection.methods, method, params)
+        about = self._about(wire, body)
+        return partial(self.connection.request, wire, body, session=about, deadline=deadline)
+
+    def _notify(self, method: Notification | str, params: Mapping[str, object] | None) -> None:
+        wire, body = wire_message(self.connection.methods, method, params)
+        self.link.call(self.connection.notify, wire, body, session=self._about(wire, body))
+
+    def _about(self, wire: str, params: JsonObject | None) -> ServedSession | None:
+        """The session that a message names. The completion of an elicitation names none, and an elicitation is about
+        a session or about a request."""
+        row = self.connection.methods.find(wire)
+        if row is None or row.session:
+            return self.handle
+        return self.handle if row.key == ELICITATION and "requestId" not in (params or {}) else None
 
 
 class AgentTurnFront(AgentSessionFront, Generic[SessionT]):
@@ -195,6 +230,7 @@ class AgentDesk(Generic[SessionT]):
         agent: an object with the methods it serves.
         session, turn: the binding's classes.
         new_id: makes the id of a session whose agent gave none.
+        meanwhile: makes the owner's code that answers nobody into what ends with the connection.
     """
 
     def __init__(
@@ -206,6 +242,7 @@ class AgentDesk(Generic[SessionT]):
         session: Callable[[Link[object], AgentConnection, object], SessionT],
         turn: Callable[[SessionT, PromptRequested], AgentTurnFront[SessionT]],
         new_id: Callable[[], str],
+        meanwhile: Callable[[Callable[[], object]], Callable[[], object]] = as_it_is,
     ) -> None:
         self._link = link
         self._connection = connection
@@ -213,6 +250,7 @@ class AgentDesk(Generic[SessionT]):
         self._session = session
         self._turn = turn
         self._new_id = new_id
+        self._meanwhile = meanwhile
         self._turns: dict[str, AgentTurnFront[SessionT]] = {}
 
     def act(self, event: Event) -> bool:
@@ -262,6 +300,11 @@ class AgentDesk(Generic[SessionT]):
 
     def _answer(self, event: RequestReceived, result: object) -> None:
         self._connection.respond(event.request_id, answer_of(event, result, self._new_id))
+        notice = method_for(self._agent, "opened") if event.key in OPENS else None
+        if notice is not None:
+            # The answer is queued: what is said now stands behind it.
+            session = self._session(self._link, self._connection, event.session)
+            self._link.tell(event, self._meanwhile(partial(notice, session)))
 
 
 def no_opinion(request: RequestReceived) -> None:

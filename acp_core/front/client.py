@@ -16,7 +16,7 @@ from ..inbox import MIB, Inbox, TurnToken
 from ..methods import AGENT, NOTIFICATION_KIND, V1
 from ..permissions import DENY, Policy
 from ..state import OVER
-from . import plain_dict
+from . import plain_dict, wire_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -507,10 +507,7 @@ class AgentFront(Generic[WaiterT, SessionT, TurnT]):
         self, message: Request[object] | Notification | str, params: Mapping[str, object] | None
     ) -> tuple[str, JsonObject | None]:
         """The wire name, of a typed message the one in this connection's table, and the params."""
-        if isinstance(message, str):
-            return message, plain_dict(params)
-        names = {row.key: row.wire for row in self.connection.methods}
-        return names.get(message.key, message.method), plain_dict(message.params)
+        return wire_message(self.connection.methods, message, params)
 
 
 def handle_of(session: SessionFront[Any, Any] | str | None) -> Session | str | None:

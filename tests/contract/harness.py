@@ -454,7 +454,7 @@ class _ServedTurn:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
-        if name not in ("send", "think", "update", "ask_permission", "request"):
+        if name not in ("send", "think", "echo", "update", "update_text", "ask_permission", "request", "notify"):
             return found
         return lambda *args, **options: from_thread.run(partial(found, *args, **options))
 

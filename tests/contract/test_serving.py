@@ -14,14 +14,17 @@ from acp_core import (
     CloseSessionRequested,
     LocalProtocolError,
     NewSessionRequested,
+    NotificationReceived,
     PermissionRequested,
     Plan,
     RequestError,
     RequestReceived,
+    StreamGap,
     TurnCancelReceived,
     TurnEnded,
 )
 from acp_core.inbox import HandlerFailed
+from acp_core.schema import Notification, v1
 from tests.contract.harness import Bench, Peer, get
 from tests.spec.requirements import requirement
 
@@ -143,6 +146,131 @@ def test_a_turn_may_ask_the_client(bench: Bench) -> None:
 
     agent = bench.both(Reader(), handlers={"fs_read_text_file": read})
     assert agent.open_session("/tmp").prompt("hi").text() == "the text"
+
+
+def test_a_turn_asks_and_notifies_with_typed_messages(bench: Bench) -> None:
+    class Reader:
+        def prompt(self, turn: Any) -> None:
+            found = turn.request(v1.fs_read_text_file({"sessionId": turn.session_id, "path": "/a"}))
+            turn.send(found["content"])
+            turn.notify("_x/note", {"a": 1})
+            turn.notify(Notification("_x/note", "_x/note", {"a": 2}))
+
+    agent = bench.both(Reader(), handlers={"fs_read_text_file": lambda request: {"content": "the text"}})
+    session = agent.open_session("/tmp")
+    assert session.prompt("hi").text() == "the text"
+    notes = [note.params for note in bench.wait_seen(NotificationReceived, 2) if isinstance(note, NotificationReceived)]
+    assert notes == [{"a": n, "sessionId": session.session_id} for n in (1, 2)]
+
+
+def test_an_elicitation_by_url_is_completed_and_its_id_is_free_then(bench: Bench) -> None:
+    create, complete = bench.methods.wire("elicitation_create"), bench.methods.wire("elicitation_complete")
+    asked = {"mode": "url", "message": "Log in", "url": "https://x.test/", "elicitationId": "e1"}
+
+    class Asker:
+        def prompt(self, turn: Any) -> None:
+            assert turn.peer_capabilities["elicitation"] == {"url": {}}
+            for _ in range(2):
+                assert turn.request(create, asked) == {"action": "accept"}
+                with pytest.raises(LocalProtocolError, match="open already"):
+                    turn.request(create, asked)
+                turn.notify(complete, {"elicitationId": "e1"})
+            turn.request(create, {**asked, "requestId": turn.event.rpc_id})
+
+    peer, _serving = bench.serve(Asker())
+    _, session_id = opened(peer, elicitation={"url": {}})
+    prompt(peer, session_id, 7)
+    for _ in range(2):
+        request = peer.expect("elicitation_create")
+        assert request["params"] == {**asked, "sessionId": session_id}
+        peer.result(request, {"action": "accept"})
+        assert peer.expect("elicitation_complete")["params"] == {"elicitationId": "e1"}
+    request = peer.expect("elicitation_create")
+    assert request["params"] == {**asked, "requestId": 7}
+    peer.result(request, {"action": "decline"})
+    assert peer.read()["id"] == 7
+
+
+def test_a_session_that_is_open_may_speak_before_its_first_prompt(bench: Bench) -> None:
+    class Greeter(Echo):
+        def load_session(self, request: RequestReceived, session: Any) -> None:
+            session.send("history")
+
+        def resume_session(self, request: RequestReceived, session: Any) -> None:
+            return None
+
+        def opened(self, session: Any) -> None:
+            session.update({"sessionUpdate": "session_info_update", "title": session.cwd})
+
+    peer, _serving = bench.serve(Greeter())
+    peer.send(peer.message("initialize", {"protocolVersion": 1, "clientCapabilities": {}}, 0))
+    peer.read()
+    peer.send(peer.message("session_new", {"cwd": "/one", "mcpServers": []}, 1))
+    assert peer.read()["id"] == 1
+    assert peer.expect("session_update")["params"]["update"]["title"] == "/one"
+    peer.send(peer.message("session_load", {"sessionId": "old", "cwd": "/two", "mcpServers": []}, 2))
+    assert peer.expect("session_update")["params"]["update"]["sessionUpdate"] == "agent_message_chunk"
+    assert peer.read()["id"] == 2
+    assert peer.expect("session_update")["params"]["update"]["title"] == "/two"
+    peer.send(peer.message("session_resume", {"sessionId": "older", "cwd": "/three", "mcpServers": []}, 3))
+    assert peer.read()["id"] == 3
+    assert peer.expect("session_update")["params"]["update"]["title"] == "/three"
+
+
+def test_a_session_that_was_refused_is_not_opened(bench: Bench) -> None:
+    class Refuser(Echo):
+        def new_session(self, request: RequestReceived) -> None:
+            raise RequestError(-32000, "log in first")
+
+        def opened(self, session: Any) -> None:
+            raise AssertionError
+
+    peer, _serving = bench.serve(Refuser())
+    peer.send(peer.message("initialize", {"protocolVersion": 1, "clientCapabilities": {}}, 0))
+    peer.read()
+    peer.send(peer.message("session_new", {"cwd": "/one", "mcpServers": []}, 1))
+    assert peer.read()["error"]["code"] == -32000
+    assert bench.seen == [] or HandlerFailed not in {type(event) for event in bench.seen}
+
+
+def test_what_opened_raises_is_reported_and_does_not_outlive_the_connection(bench: Bench) -> None:
+    forever = bench.event()
+
+    class Broken(Echo):
+        def opened(self, session: Any) -> None:
+            if session.cwd == "/wait":
+                forever.wait(20)
+            raise ValueError("nobody is to know")
+
+    peer, serving = bench.serve(Broken(), close_grace=0.1)
+    _, session_id = opened(peer)
+    (failed,) = bench.wait_seen(HandlerFailed)
+    assert isinstance(failed, HandlerFailed)
+    assert isinstance(failed.event, NewSessionRequested)
+    prompt(peer, session_id, 7)
+    assert peer.read()["params"]["update"]["content"]["text"] == "you said: hi"
+    assert peer.read()["id"] == 7
+    peer.send(peer.message("session_new", {"cwd": "/wait", "mcpServers": []}, 8))
+    assert peer.read()["id"] == 8
+    peer.close()
+    get(serving)
+
+
+def test_text_by_offset_and_as_a_whole(bench: Bench) -> None:
+    class Writer:
+        def prompt(self, turn: Any) -> None:
+            said = [
+                turn.update_text("message", "m", delta="Hel"),
+                turn.update_text("message", "m", snapshot="Hello"),
+                turn.update_text("message", "m", snapshot="Hello"),
+                turn.update_text("message", "m", delta="lo!", offset=3),
+            ]
+            assert said == ["sent", "sent", "same", "sent"]
+            with pytest.raises(StreamGap):
+                turn.update_text("message", "m", delta="x", offset=30)
+
+    events = list(bench.both(Writer()).open_session("/tmp").prompt("hi"))
+    assert [event.text for event in events if isinstance(event, AgentMessageChunk)] == ["Hel", "lo", "!"]
 
 
 def test_what_is_defined_is_advertised_and_served(bench: Bench) -> None:

@@ -416,7 +416,7 @@ class Echo:
 
     def prompt(self, turn: AgentTurnFront[AgentSessionFront]) -> object:
         self.told.append(turn.text)
-        turn.session._update_text("message", turn.text, None)
+        turn.session._update_text("message", None, turn.text)
         return self.gives
 
     def cancel(self, turn: AgentTurnFront[AgentSessionFront]) -> None:
