@@ -13,13 +13,14 @@ except ModuleNotFoundError as why:
 
 from acp_core.inbox import HandlerFailed
 
-from .agent import AgentSession, AgentTurn, PromptAgent, serve, serve_on
+from .agent import AgentMethods, AgentSession, AgentTurn, PromptAgent, serve, serve_on
 from .client import Agent, Session, Turn, connect
 from .process import open_agent
 from .stdio import DescriptorStream
 
 __all__ = (
     "Agent",
+    "AgentMethods",
     "AgentSession",
     "AgentTurn",
     "DescriptorStream",

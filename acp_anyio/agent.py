@@ -17,11 +17,28 @@ if TYPE_CHECKING:
 
     from anyio.abc import ByteStream, ObjectStream
 
-    from acp_core import Event
+    from acp_core import (
+        AuthenticateRequested,
+        CloseSessionRequested,
+        DeleteSessionRequested,
+        Event,
+        ListSessionsRequested,
+        LoadSessionRequested,
+        LogoutRequested,
+        NewSessionRequested,
+        RequestReceived,
+        ResumeSessionRequested,
+        SetConfigOptionRequested,
+        SetModeRequested,
+    )
     from acp_core.options import AgentOptions, ServeOptions
     from acp_core.schema import Notification, Request
+    from acp_core.schema.v1 import StopReason
 
     Params: TypeAlias = Mapping[str, object] | None
+    Result: TypeAlias = Mapping[str, object] | None
+    Answer: TypeAlias = Awaitable[Result] | Result
+    Told: TypeAlias = Awaitable[None] | None
 
 R = TypeVar("R")
 
@@ -29,17 +46,39 @@ R = TypeVar("R")
 class PromptAgent(Protocol):
     """An agent: any object with ``prompt``, plain or async; it returns a stop reason, None for end_turn.
 
-    It may also define ``new_session(request)`` (returns an id, a result with ``sessionId``, or None for an id made
-    here), ``load_session(request, session)`` and ``resume_session(request, session)`` (a load sends the history and
-    returns), ``list_sessions``, ``close_session``, ``delete_session``, ``set_mode``, ``set_config_option``,
-    ``authenticate``, ``logout`` and ``extension``, each with ``(request)`` and returning the result,
-    ``opened(session)``, told of a session that is open now, behind the answer, and ``cancel(turn)``, told of a cancel.
-    What is not defined is answered -32601 and not advertised. Any of them may raise
-    RequestError; anything else raised is answered -32603 and reported as HandlerFailed.
+    It may also define, with the types of ``AgentMethods``, ``new_session(request)`` (returns an id, a result with
+    ``sessionId``, or None for an id made here), ``load_session(request, session)`` and
+    ``resume_session(request, session)`` (a load sends the history and returns), ``list_sessions``, ``close_session``,
+    ``delete_session``, ``set_mode``, ``set_config_option``, ``authenticate``, ``logout`` and ``extension``, each with
+    ``(request)`` and returning the result, ``opened(session)``, told of a session that is open now, behind the answer,
+    and ``cancel(turn)``, told of a cancel. What is not defined is answered -32601 and not advertised; what can never be
+    called, by its name or its arguments, is a TypeError of ``serve``. Any of them may raise RequestError; anything else
+    raised is answered -32603 and reported as HandlerFailed.
     """
 
-    def prompt(self, turn: AgentTurn, /) -> Awaitable[str | None] | str | None:
+    def prompt(self, turn: AgentTurn, /) -> Awaitable[StopReason | None] | StopReason | None:
         """Serve a turn. When the client cancels it, this is cancelled, and ``cancelled`` is answered."""
+
+
+class AgentMethods:
+    """The optional methods of an agent with their types, for type checkers: a class that inherits it is told of a wrong
+    argument or result. It defines none of them, so what a class does not define is not served."""
+
+    if TYPE_CHECKING:
+
+        def new_session(self, request: NewSessionRequested, /) -> Awaitable[str | Result] | str | Result: ...
+        def load_session(self, request: LoadSessionRequested, session: AgentSession, /) -> Answer: ...
+        def resume_session(self, request: ResumeSessionRequested, session: AgentSession, /) -> Answer: ...
+        def opened(self, session: AgentSession, /) -> Told: ...
+        def cancel(self, turn: AgentTurn, /) -> Told: ...
+        def list_sessions(self, request: ListSessionsRequested, /) -> Answer: ...
+        def close_session(self, request: CloseSessionRequested, /) -> Answer: ...
+        def delete_session(self, request: DeleteSessionRequested, /) -> Answer: ...
+        def set_mode(self, request: SetModeRequested, /) -> Answer: ...
+        def set_config_option(self, request: SetConfigOptionRequested, /) -> Answer: ...
+        def authenticate(self, request: AuthenticateRequested, /) -> Answer: ...
+        def logout(self, request: LogoutRequested, /) -> Answer: ...
+        def extension(self, request: RequestReceived, /) -> Answer: ...
 
 
 async def serve(agent: PromptAgent, **options: Unpack[ServeOptions]) -> None:

@@ -7,7 +7,7 @@ side: ``serve`` and ``serve_on``. Events, errors, ``Policy`` and ``Limits`` are 
 ``python -m acp_sync run "say hello"`` does one prompt on the command line.
 """
 
-from .agent import AgentSession, AgentTurn, PromptAgent, serve_on
+from .agent import AgentMethods, AgentSession, AgentTurn, PromptAgent, serve_on
 from .client import Agent, Session, Turn, connect
 from .process import open_agent
 from .stdio import serve
@@ -15,6 +15,7 @@ from .transport import MessageTransport, Transport
 
 __all__ = (
     "Agent",
+    "AgentMethods",
     "AgentSession",
     "AgentTurn",
     "MessageTransport",

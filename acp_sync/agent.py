@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import secrets
 import sys
 import threading
@@ -9,7 +10,15 @@ import traceback
 from typing import TYPE_CHECKING, Protocol, TypeVar, overload
 
 from acp_core import HandlerFailed
-from acp_core.front.agent import AgentDesk, AgentSessionFront, AgentTurnFront, agent_connection, chosen_option
+from acp_core.front.agent import (
+    SERVED,
+    TOLD,
+    AgentDesk,
+    AgentSessionFront,
+    AgentTurnFront,
+    agent_connection,
+    chosen_option,
+)
 from acp_core.inbox import Inbox
 
 from .connection import Driver
@@ -19,19 +28,35 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeAlias, Unpack
 
-    from acp_core import Event, PromptRequested
+    from acp_core import (
+        AuthenticateRequested,
+        CloseSessionRequested,
+        DeleteSessionRequested,
+        Event,
+        ListSessionsRequested,
+        LoadSessionRequested,
+        LogoutRequested,
+        NewSessionRequested,
+        PromptRequested,
+        RequestReceived,
+        ResumeSessionRequested,
+        SetConfigOptionRequested,
+        SetModeRequested,
+    )
     from acp_core.options import AgentOptions
     from acp_core.schema import Notification, Request
+    from acp_core.schema.v1 import StopReason
 
     from .transport import Connectable
 
     Params: TypeAlias = Mapping[str, object] | None
+    Result: TypeAlias = Mapping[str, object] | None
 
 R = TypeVar("R")
 
 
 class PromptAgent(Protocol):
-    """An agent, as small as it can be. Every other method is found by its name.
+    """An agent, as small as it can be. Every other method is found by its name; see ``AgentMethods``.
 
     ``prompt(turn)`` answers a prompt: a stop reason, or None for end_turn. Optional: ``new_session(request)`` gives the
     new session's id, None to have one made, or the whole result with its ``sessionId``;
@@ -40,12 +65,34 @@ class PromptAgent(Protocol):
     ``delete_session``, ``set_mode``, ``set_config_option``, ``authenticate``, ``logout`` and ``extension`` get the
     request and return the result or None; ``opened(session)`` is told of a session that is open now, behind the answer;
     ``cancel(turn)`` is told that a turn was cancelled. What is not defined is
-    answered -32601 and not advertised. Each call has a thread of its own. A RequestError is answered as it is, any
+    answered -32601 and not advertised; what can never be called, by its name or its arguments, is a TypeError of
+    ``serve``. Each call has a thread of its own. A RequestError is answered as it is, any
     other exception -32603 without its text.
     """
 
-    def prompt(self, turn: AgentTurn, /) -> str | None:
+    def prompt(self, turn: AgentTurn, /) -> StopReason | None:
         """Answer a prompt."""
+
+
+class AgentMethods:
+    """The optional methods of an agent with their types, for type checkers: a class that inherits it is told of a wrong
+    argument or result. It defines none of them, so what a class does not define is not served."""
+
+    if TYPE_CHECKING:
+
+        def new_session(self, request: NewSessionRequested, /) -> str | Result: ...
+        def load_session(self, request: LoadSessionRequested, session: AgentSession, /) -> Result: ...
+        def resume_session(self, request: ResumeSessionRequested, session: AgentSession, /) -> Result: ...
+        def opened(self, session: AgentSession, /) -> None: ...
+        def cancel(self, turn: AgentTurn, /) -> None: ...
+        def list_sessions(self, request: ListSessionsRequested, /) -> Result: ...
+        def close_session(self, request: CloseSessionRequested, /) -> Result: ...
+        def delete_session(self, request: DeleteSessionRequested, /) -> Result: ...
+        def set_mode(self, request: SetModeRequested, /) -> Result: ...
+        def set_config_option(self, request: SetConfigOptionRequested, /) -> Result: ...
+        def authenticate(self, request: AuthenticateRequested, /) -> Result: ...
+        def logout(self, request: LogoutRequested, /) -> Result: ...
+        def extension(self, request: RequestReceived, /) -> Result: ...
 
 
 class AgentSession(AgentSessionFront):
@@ -180,6 +227,17 @@ def print_failure(event: Event) -> None:
         traceback.print_exception(event.exception, file=sys.stderr)
 
 
+def refuse_coroutines(agent: object) -> None:
+    """Refuse an agent whose methods nobody here would await.
+
+    Raises:
+        TypeError: a method is async.
+    """
+    for name in (*SERVED.values(), *TOLD):
+        if inspect.iscoroutinefunction(getattr(agent, name, None)):
+            raise TypeError(f"{type(agent).__name__}.{name} is async: acp_sync calls it in a thread; acp_anyio awaits")
+
+
 def serve_on(
     agent: PromptAgent,
     transport: Connectable,
@@ -204,6 +262,7 @@ def serve_on(
         TypeError, LocalProtocolError: an argument is wrong.
     """
     connection = agent_connection(secrets.token_hex(8), agent, **options)
+    refuse_coroutines(agent)
     link = Driver(connection, adapt(transport), Inbox(), on_event=on_event or print_failure)
     desk = AgentDesk(
         link, connection, agent, session=AgentSession, turn=AgentTurn, new_id=lambda: secrets.token_hex(16)

@@ -53,12 +53,73 @@ REOPENS = ("session_load", "session_resume")
 OPENS = ("session_new", *REOPENS)
 # These serve no request: they are told of a session that is open now, and of a turn that was cancelled.
 TOLD = ("opened", "cancel")
+# What each method is called with; every other one with the request.
+GIVEN = {
+    "prompt": ("turn",),
+    "cancel": ("turn",),
+    "opened": ("session",),
+    **{SERVED[key]: ("request", "session") for key in REOPENS},
+}
 
 
 def method_for(agent: object, key: str) -> Callable[..., object] | None:
     """The method of an agent that serves a key, or that is told of what ``TOLD`` says; or None."""
     method: object = getattr(agent, key if key in TOLD else SERVED.get(key, SERVED[""]), None)
     return method if callable(method) else None
+
+
+def check_agent(agent: object) -> None:
+    """Refuse what cannot serve: no instance, no ``prompt``, a method that cannot be called with what it will be given,
+    or one whose name is a misspelt name of a method that is not there.
+
+    Raises:
+        TypeError: it is so.
+    """
+    # Loading it costs more than everything else here: not before somebody serves.
+    import inspect
+
+    if isinstance(agent, type):
+        raise TypeError(f"an agent is an object: give {agent.__name__}(), not the class {agent.__name__}")
+    kind = type(agent).__name__
+    names = [name for name in (*SERVED.values(), *TOLD) if callable(getattr(agent, name, None))]
+    public = [name for name in dir(agent) if not name.startswith("_")]
+    for known in {*SERVED.values(), *TOLD}.difference(public):
+        for name in public:
+            if misspelt(name, known) and callable(getattr(agent, name, None)):
+                raise TypeError(
+                    f"{kind}.{name} is never called: a method of an agent is named {known}. Helpers that happen to be "
+                    "named so begin with an underscore"
+                )
+    if SERVED["session_prompt"] not in names:
+        raise TypeError(f"an agent needs a method prompt(turn); {kind} has none")
+    for name in names:
+        given = GIVEN.get(name, ("request",))
+        try:
+            signature = inspect.signature(getattr(agent, name))
+        except (TypeError, ValueError):
+            # Not every callable that is written in C says.
+            continue
+        try:
+            signature.bind(*given)
+        except TypeError as why:
+            call = f"{name}({', '.join(given)})"
+            raise TypeError(f"{kind}.{name}{signature} cannot be called as {call}: {why}") from None
+
+
+def misspelt(name: str, known: str) -> bool:
+    """Whether a name is a known one with a letter left out, put in or swapped with the next, or written with other
+    capitals or underscores. Other ends and other letters make other words: load_sessions, get_mode, clone_session."""
+    one, other = name.replace("_", "").lower(), known.replace("_", "").lower()
+    if name == known or one == other:
+        return name != known
+    if one[:1] != other[:1] or one[-1:] != other[-1:]:
+        return False
+    while one[:1] == other[:1] != "":
+        one, other = one[1:], other[1:]
+    while one[-1:] == other[-1:] != "":
+        one, other = one[:-1], other[:-1]
+    swapped = len(one) == len(other) == 2 and one == other[::-1]
+    return swapped or (len(one) + len(other) == 1)
 
 
 def agent_connection(
@@ -77,11 +138,10 @@ def agent_connection(
     merged over that. The rest is as in ``AgentConnection``.
 
     Raises:
-        TypeError: the agent has no ``prompt``, or an argument has a wrong type.
+        TypeError: it is no agent (see ``check_agent``), or an argument has a wrong type.
         LocalProtocolError: an argument is wrong.
     """
-    if method_for(agent, "session_prompt") is None:
-        raise TypeError(f"an agent needs a method prompt(turn); {type(agent).__name__} has none")
+    check_agent(agent)
     served = (key for key in SERVED if method_for(agent, key) is not None)
     return AgentConnection(
         nonce=nonce,

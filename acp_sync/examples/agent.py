@@ -21,6 +21,7 @@ from acp_core import (
     ResumeSessionRequested,
 )
 from acp_core.errors import RESOURCE_NOT_FOUND
+from acp_core.schema.v1 import StopReason
 from acp_sync import AgentSession, AgentTurn, serve
 
 OPTIONS = (
@@ -66,7 +67,7 @@ class ExampleAgent:
     def authenticate(self, request: AuthenticateRequested) -> None:
         """Anybody may."""
 
-    def prompt(self, turn: AgentTurn) -> str:
+    def prompt(self, turn: AgentTurn) -> StopReason:
         history = self.history(turn.session_id)
         history.append(("user", turn.text))
         try:

@@ -6,6 +6,7 @@ line by line; it knows the wire only through a method table, so a renamed table 
 
 from __future__ import annotations
 
+import inspect
 import json
 import signal
 import socket
@@ -462,6 +463,9 @@ class _ServedTurn:
 def _adapted(agent: object) -> Any:
     """An agent whose methods may block as one whose methods are coroutines: the same names, in worker threads."""
 
+    if isinstance(agent, type):
+        return agent
+
     def wrap(name: str) -> Callable[..., Any]:
         async def method(self: object, *args: Any) -> Any:
             inner = [_ServedTurn(arg) if not isinstance(arg, Event) else arg for arg in args]
@@ -473,6 +477,7 @@ def _adapted(agent: object) -> Any:
                         arg.cancel_event.set()
                 raise
 
+        method.__signature__ = inspect.signature(getattr(type(agent), name))  # type: ignore[attr-defined]  # PEP 362
         return method
 
     names = [name for name in dir(agent) if not name.startswith("_") and callable(getattr(agent, name))]

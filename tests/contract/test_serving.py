@@ -66,6 +66,44 @@ def test_an_agent_needs_prompt(bench: Bench) -> None:
     ours.close()
 
 
+class NoSession(Echo):
+    def load_session(self, request: RequestReceived) -> None:
+        raise AssertionError
+
+
+class Misspelt(Echo):
+    def new_sesion(self, request: NewSessionRequested) -> None:
+        raise AssertionError
+
+
+class Capitals(Echo):
+    def setMode(self, request: RequestReceived) -> None:
+        raise AssertionError
+
+
+class Nothing(Echo):
+    def prompt(self) -> None:  # type: ignore[override]  # what is refused
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("agent", "why"),
+    [
+        (Echo, r"give Echo\(\), not the class Echo"),
+        (NoSession(), r"load_session\(request: .*\) .*cannot be called as load_session\(request, session\)"),
+        (Misspelt(), r"new_sesion is never called: a method of an agent is named new_session"),
+        (Capitals(), r"setMode is never called: a method of an agent is named set_mode"),
+        (Nothing(), r"cannot be called as prompt\(turn\)"),
+    ],
+)
+def test_what_would_never_be_called_is_refused_at_the_start(bench: Bench, agent: object, why: str) -> None:
+    ours, _peer = bench.pair()
+    serving = bench.spawn(bench.binding.serve, agent, ours)
+    with pytest.raises(TypeError, match=why):
+        get(serving)
+    ours.close()
+
+
 def test_an_option_that_does_not_exist(bench: Bench) -> None:
     ours, _peer = bench.pair()
     with pytest.raises(TypeError, match="no_such_option"):

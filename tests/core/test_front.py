@@ -27,7 +27,15 @@ from acp_core import (
 from acp_core.closing import AgentClosing
 from acp_core.events import ConnectionOver
 from acp_core.front import nothing, plain_dict
-from acp_core.front.agent import AgentDesk, AgentSessionFront, AgentTurnFront, agent_connection, chosen_option
+from acp_core.front.agent import (
+    AgentDesk,
+    AgentSessionFront,
+    AgentTurnFront,
+    agent_connection,
+    check_agent,
+    chosen_option,
+    misspelt,
+)
 from acp_core.front.client import AgentFront, ClientSetup, SessionFront, TurnFront
 from acp_core.inbox import Channel, Inbox
 from acp_core.schema import Notification, Request
@@ -528,6 +536,61 @@ def test_a_turn_asks_the_client() -> None:
     assert (asked["method"], asked["params"]["options"]) == ("session/request_permission", [option])
     assert (extension["method"], extension["params"]) == ("_x/ask", {"a": 1, "sessionId": "made-1"})
     assert update["params"]["update"]["content"]["text"] == "x"
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("new_sesion", "new_session"),
+        ("new_sesssion", "new_session"),
+        ("new_sesison", "new_session"),
+        ("newSession", "new_session"),
+        ("log_out", "logout"),
+        ("promt", "prompt"),
+        ("prmopt", "prompt"),
+        ("cancell", "cancel"),
+    ],
+)
+def test_names_that_are_misspelt(name: str, known: str) -> None:
+    assert misspelt(name, known)
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("new_session", "new_session"),
+        ("load_sessions", "load_session"),
+        ("reload_session", "load_session"),
+        ("clone_session", "close_session"),
+        ("list_session", "list_sessions"),
+        ("get_mode", "set_mode"),
+        ("set_model", "set_mode"),
+        ("set_node", "set_mode"),
+        ("opener", "opened"),
+        ("open", "opened"),
+        ("channel", "cancel"),
+        ("prompts", "prompt"),
+        ("", "prompt"),
+        ("p", "prompt"),
+    ],
+)
+def test_names_of_helpers_are_not_misspelt(name: str, known: str) -> None:
+    assert not misspelt(name, known)
+
+
+def test_a_helper_beside_the_method_and_an_attribute_are_nobodys_fault() -> None:
+    class Helped(Echo):
+        new_sesion = "no function"
+
+        def set_mode(self, asked: RequestReceived, force: bool = False) -> None:
+            raise AssertionError
+
+        def setmode(self) -> None:
+            raise AssertionError
+
+        list_sessions = dict  # what says nothing about its arguments
+
+    check_agent(Helped())
 
 
 def test_what_the_client_chose() -> None:

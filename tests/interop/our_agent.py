@@ -8,12 +8,13 @@ import anyio
 
 import acp_anyio
 from acp_core.schema import build
+from acp_core.schema.v1 import StopReason
 
 
 class Agent:
     """Streams, thinks, plans, announces a tool call, asks for it, and says what was answered."""
 
-    async def prompt(self, turn: acp_anyio.AgentTurn) -> str:
+    async def prompt(self, turn: acp_anyio.AgentTurn) -> StopReason:
         """One turn."""
         await turn.think("hm")
         await turn.send("Héllo ", message_id="m1")

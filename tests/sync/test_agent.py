@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import pytest
 import acp_core
 import acp_sync
 from acp_core import Event, HandlerFailed, RequestError
+from acp_core.schema.v1 import StopReason
 from acp_sync import AgentSession, AgentTurn
 from tests.sync.peer import JsonObject, Peer, Script, until
 
@@ -48,6 +50,43 @@ def code(message: Mapping[str, object]) -> object:
 class Echo:
     def prompt(self, turn: AgentTurn) -> None:
         turn.send(turn.text)
+
+
+class Typed(acp_sync.AgentMethods):
+    """What a type checker says of the wrong ones; ``ignore`` that nothing needs is an error of its own."""
+
+    def prompt(self, turn: AgentTurn) -> StopReason | None:
+        return None
+
+    def new_session(self, request: acp_core.NewSessionRequested) -> str:
+        return "s1"
+
+    def load_session(self, request: acp_core.LoadSessionRequested) -> None:  # type: ignore[override]  # no session
+        raise AssertionError
+
+    def set_mode(self, request: acp_core.SetModeRequested) -> int:  # type: ignore[override]  # no result
+        raise AssertionError
+
+
+def test_a_method_that_is_async_is_refused() -> None:
+    class Async:
+        async def prompt(self, turn: AgentTurn) -> StopReason | None:
+            raise AssertionError
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.raises(TypeError, match=r"Async.prompt is async"):
+        acp_sync.serve_on(Async(), ours)  # type: ignore[arg-type]  # what is refused
+
+
+def test_the_types_of_the_methods_define_none_of_them() -> None:
+    class Least(acp_sync.AgentMethods):
+        def prompt(self, turn: AgentTurn) -> None:
+            raise AssertionError
+
+    assert [name for name in dir(Least()) if not name.startswith("_")] == ["prompt"]
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.raises(TypeError, match=r"Typed.load_session"):
+        acp_sync.serve_on(Typed(), ours)
 
 
 def test_the_smallest_agent(peer: Peer) -> None:
@@ -101,7 +140,7 @@ class Everything:
     def cancel(self, turn: AgentTurn) -> None:
         self.noticed.set()
 
-    def prompt(self, turn: AgentTurn) -> str | None:
+    def prompt(self, turn: AgentTurn) -> StopReason | None:
         match turn.text:
             case "wait":
                 if turn.wait_cancelled(20):
@@ -122,7 +161,7 @@ class Everything:
             case "refuse":
                 raise RequestError(-32000, "log in")
             case _:
-                return turn.text
+                return turn.text  # type: ignore[return-value]  # what is no stop reason
 
 
 @pytest.fixture
