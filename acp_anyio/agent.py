@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         CloseSessionRequested,
         DeleteSessionRequested,
         Event,
+        Grace,
         ListSessionsRequested,
         LoadSessionRequested,
         LogoutRequested,
@@ -101,7 +102,7 @@ async def serve_on(
     transport: ByteStream | ObjectStream[bytes | str],
     *,
     on_event: Callable[[Event], None] | None = None,
-    close_grace: float = 2.0,
+    close_grace: float | Grace = 2.0,
     **options: Unpack[AgentOptions],
 ) -> None:
     """Serve one client over a transport, as ``connect`` takes it, until its input ends.
@@ -111,7 +112,8 @@ async def serve_on(
         capabilities: merged over those that follow from the methods ``agent`` defines.
         on_event: told, in order, every event that nothing else consumes. Without it a HandlerFailed is printed to
             stderr.
-        close_grace: seconds that each step of closing may take when the client has gone.
+        close_grace: how long each wait of closing may take when the client has gone: a Grace, or seconds for all of
+            them.
 
     Raises:
         TypeError, LocalProtocolError: an option is wrong.

@@ -99,4 +99,4 @@ if TYPE_CHECKING:
         """What ``serve`` of a binding takes besides the agent."""
 
         on_event: Callable[[Event], None] | None
-        close_grace: float
+        close_grace: float | Grace

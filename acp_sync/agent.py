@@ -9,7 +9,7 @@ import threading
 import traceback
 from typing import TYPE_CHECKING, Protocol, TypeVar, overload
 
-from acp_core import HandlerFailed
+from acp_core import Grace, HandlerFailed
 from acp_core.front.agent import (
     SERVED,
     TOLD,
@@ -243,7 +243,7 @@ def serve_on(
     transport: Connectable,
     *,
     on_event: Callable[[Event], None] | None = None,
-    close_grace: float = 2.0,
+    close_grace: float | Grace = 2.0,
     **options: Unpack[AgentOptions],
 ) -> None:
     """Serve one client over a transport (see ``connect``) until it has gone.
@@ -256,11 +256,13 @@ def serve_on(
         limits, methods, extensions, codec: as ``AgentConnection``.
         on_event: gets every event that nothing else uses, in a thread of its own. Without it, tracebacks of the
             agent's methods go to stderr.
-        close_grace: how long output and running methods may take when the client has gone, in seconds.
+        close_grace: how long output and running methods may take when the client has gone: seconds for each, or a
+            Grace, whose ``write`` is for output and whose ``cancel`` is for methods.
 
     Raises:
         TypeError, LocalProtocolError: an argument is wrong.
     """
+    grace = Grace.of(close_grace)
     connection = agent_connection(secrets.token_hex(8), agent, **options)
     refuse_coroutines(agent)
     link = Driver(connection, adapt(transport), Inbox(), on_event=on_event or print_failure)
@@ -271,7 +273,7 @@ def serve_on(
     link.start()
     try:
         link.join()
-        link.flush(close_grace)
-        link.join_handlers(close_grace)
+        link.flush(grace.write)
+        link.join_handlers(grace.cancel)
     finally:
         link.stop("the agent has stopped")

@@ -12,6 +12,7 @@ from acp_core import (
     AgentMessageChunk,
     AgentThoughtChunk,
     CloseSessionRequested,
+    Grace,
     LocalProtocolError,
     NewSessionRequested,
     NotificationReceived,
@@ -535,6 +536,27 @@ def test_the_end_of_input_ends_serving(bench: Bench) -> None:
     prompt(peer, session_id, 7)
     assert started.wait(20)
     peer.shutdown()
+    get(serving)
+
+
+def test_the_waits_of_the_end_are_a_grace(bench: Bench) -> None:
+    started, forever = bench.event(), bench.event()
+
+    class Stuck:
+        def prompt(self, turn: Any) -> None:
+            started.set()
+            forever.wait(20)
+
+    for wrong, why in ((Grace, TypeError), ("1", TypeError), (0.0, LocalProtocolError)):
+        ours, _ = bench.pair()
+        with pytest.raises(why):
+            get(bench.spawn(bench.binding.serve, Stuck(), ours, close_grace=wrong))
+        ours.close()
+    peer, serving = bench.serve(Stuck(), close_grace=Grace(write=1.0, cancel=0.1))
+    _, session_id = opened(peer)
+    prompt(peer, session_id, 7)
+    assert started.wait(20)
+    peer.close()
     get(serving)
 
 
