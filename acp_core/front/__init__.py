@@ -103,10 +103,17 @@ def plain_dict(value: object) -> JsonObject | None:
     Raises:
         TypeError: it is neither a mapping nor None.
     """
-    if value is None:
-        return None
+    return None if value is None else as_dict(value, "a mapping or None")
+
+
+def as_dict(value: object, want: str = "a mapping") -> JsonObject:
+    """A mapping as the dict that the core takes.
+
+    Raises:
+        TypeError: it is none.
+    """
     if not isinstance(value, Mapping):
-        raise TypeError(f"what goes on the wire must be a mapping or None, not {type(value).__name__}")
+        raise TypeError(f"what goes on the wire must be {want}, not {type(value).__name__}")
     return dict(value)
 
 

@@ -18,7 +18,7 @@ from ..events import (
     get_str,
 )
 from ..methods import V1
-from . import plain_dict, wire_message
+from . import as_dict, plain_dict, wire_message
 from .client import ELICITATION, as_it_is, attempt
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def agent_connection(
         codec=codec,
         capabilities=merged(methods.advertised(served), plain_dict(capabilities) or {}),
         info=plain_dict(info),
-        auth_methods=[dict(method) for method in auth_methods or ()],
+        auth_methods=[as_dict(method) for method in auth_methods or ()],
     )
 
 
@@ -213,7 +213,7 @@ class AgentSessionFront:
         return self.connection.peer_capabilities
 
     def _update(self, update: Mapping[str, object]) -> None:
-        self.link.call(self.connection.update, self.handle, dict(update))
+        self.link.call(self.connection.update, self.handle, as_dict(update))
 
     def _update_text(
         self,
@@ -230,8 +230,8 @@ class AgentSessionFront:
     def _permission(
         self, tool_call: Mapping[str, object], options: Sequence[Mapping[str, object]], deadline: float | None
     ) -> Ask:
-        offers = [dict(option) for option in options]
-        return partial(self.connection.ask_permission, self.handle, dict(tool_call), offers, deadline=deadline)
+        offers = [as_dict(option) for option in options]
+        return partial(self.connection.ask_permission, self.handle, as_dict(tool_call), offers, deadline=deadline)
 
     def _request(
         self, method: Request[object] | str, params: Mapping[str, object] | None, deadline: float | None

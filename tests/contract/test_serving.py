@@ -168,6 +168,21 @@ def test_permissions_are_asked(bench: Bench) -> None:
     assert [session.prompt("hi").text() for _ in range(3)] == ["yes", "no", "None"]
 
 
+def test_what_is_no_mapping_is_a_type_error(bench: Bench) -> None:
+    option = {"optionId": "yes", "name": "Yes", "kind": "allow_once"}
+
+    class Wrong:
+        def prompt(self, turn: Any) -> None:
+            for call, options in (({"toolCallId": "1"}, ["y"]), ({"toolCallId": "1"}, "y"), ("1", [option])):
+                with pytest.raises(TypeError, match="must be a mapping, not str"):
+                    turn.ask_permission(call, options)
+            with pytest.raises(TypeError, match="must be a mapping, not list"):
+                turn.update(["agent_message_chunk"])
+            turn.send("done")
+
+    assert bench.both(Wrong()).open_session("/tmp").prompt("hi").text() == "done"
+
+
 def test_a_turn_may_ask_the_client(bench: Bench) -> None:
     class Reader:
         def prompt(self, turn: Any) -> None:
