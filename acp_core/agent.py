@@ -1015,6 +1015,8 @@ class AgentConnection(Connection):
                 # The public id of a request about it, such as an open prompt.
                 asked = self._peer_requests[session].session
                 found = asked if isinstance(asked, ServedSession) else None
+            if found is None and self._was_asked(session):
+                local("request.answered", f"{clip(session)} was answered or abandoned before: its turn is over")
             if found is None:
                 local("session.unknown", f"no session {clip(session)} on this connection; accept() makes one")
             return found
@@ -1083,8 +1085,10 @@ class AgentConnection(Connection):
     def _check_elicitation(self, row: Method, params: Mapping[str, object], in_session: bool) -> None:
         """An elicitation names its mode and scope, and has what the mode needs (spec rules 20, 44, 110, 111)."""
         mode = params.get("mode")
+        if not isinstance(mode, str):
+            local("elicitation.mode", f'{row.wire} needs a "mode", "form" or "url", not {clip(mode)}')
         # Each mode has a capability of its own; an empty object advertises none.
-        gate = Gate("object", "elicitation", mode if isinstance(mode, str) else "")
+        gate = Gate("object", "elicitation", mode)
         if not gate.open(self._peer_capabilities):
             local("capability.missing", f"{row.wire} needs the capability {gate}, which was not advertised")
         if not in_session and not isinstance(params.get("sessionId"), str):

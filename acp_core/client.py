@@ -1007,6 +1007,11 @@ class ClientConnection(ReattachingClient):
 
     def _ready_session(self, session: Session | str) -> Session:
         handle = self._own_session(session)
+        if handle.state in (CLOSING, CLOSED):
+            local(
+                "session.ended",
+                f"session {handle.session_id} is {handle.state}; open_session(resume=...) opens it again",
+            )
         if handle.state not in (IDLE, PROMPTING, CANCELLING, FENCED):
             local("session.ready", f"session {handle.session_id} is {handle.state}; wait for SessionReady")
         return handle

@@ -897,18 +897,22 @@ class Connection:
             if request is not None:
                 return request
         check_type("request_id", request_id, str, "a str")
-        prefix, _, counter = request_id.rpartition(".")
-        if (
-            prefix == self.nonce
-            and counter.isascii()
-            and counter.isdigit()
-            and int(counter[:20]) < self._next_peer_request
-        ):
+        if self._was_asked(request_id):
             local(
                 "request.answered",
                 f"cannot {what} {clip(request_id)}: it was answered or abandoned before; the first answer counts",
             )
         local("request.unknown", f"cannot {what} {clip(request_id)}: no such request; use an event's request_id")
+
+    def _was_asked(self, request_id: str) -> bool:
+        """Whether a public id is one that a request of the peer here has, or had."""
+        prefix, _, counter = request_id.rpartition(".")
+        return (
+            prefix == self.nonce
+            and counter.isascii()
+            and counter.isdigit()
+            and int(counter[:20]) < self._next_peer_request
+        )
 
     # ── Intents ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -1121,13 +1125,13 @@ class Connection:
                     "extensions=, a draft needs methods=V1_UNSTABLE",
                 )
             return Method("", wire, BOTH, kind)
+        if row.handler == self.role:
+            local("method.direction", f"{clip(wire)} is handled by the {self.role}, which is this side")
         if row.intent:
             local("method.intent", f"{clip(wire)} is not sent by hand: call {row.intent}() instead")
         if not row.is_a(kind):
             call = "request" if row.kind == REQUEST_KIND else "notify"
             local("method.kind", f"{clip(wire)} is a {row.kind}: use {call}()")
-        if row.handler == self.role:
-            local("method.direction", f"{clip(wire)} is handled by the {self.role}, which is this side")
         self._check_gate(row)
         return row
 

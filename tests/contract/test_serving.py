@@ -21,6 +21,7 @@ from acp_core import (
     RequestError,
     RequestReceived,
     StreamGap,
+    TextRevised,
     TurnCancelReceived,
     TurnEnded,
 )
@@ -325,6 +326,25 @@ def test_text_by_offset_and_as_a_whole(bench: Bench) -> None:
 
     events = list(bench.both(Writer()).open_session("/tmp").prompt("hi"))
     assert [event.text for event in events if isinstance(event, AgentMessageChunk)] == ["Hel", "lo", "!"]
+
+
+def test_a_turn_whose_text_was_revised_is_over_and_nobodys_fault(bench: Bench) -> None:
+    class Reviser:
+        def prompt(self, turn: Any) -> str:
+            turn.update_text("message", "m", snapshot="Hello")
+            assert turn.update_text("message", "m", snapshot="Good bye") == "revised"
+            return "end_turn"
+
+    peer, _serving = bench.serve(Reviser())
+    _, session_id = opened(peer)
+    prompt(peer, session_id, 7)
+    assert peer.expect("session_update")["params"]["update"]["content"]["text"] == "Hello"
+    assert peer.read()["error"]["data"]["code"] == "unsupported_stream_revision"
+    bench.wait_seen(TextRevised)
+    prompt(peer, session_id, 8)
+    assert peer.expect("session_update")["params"]["update"]["content"]["text"] == "Hello"
+    assert peer.read()["id"] == 8
+    assert HandlerFailed not in {type(event) for event in bench.seen}
 
 
 def test_what_is_defined_is_advertised_and_served(bench: Bench) -> None:

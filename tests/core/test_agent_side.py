@@ -498,12 +498,32 @@ def test_requests_to_the_client_are_gated() -> None:
         ("terminal/create", {"command": "ls"}),
         ("elicitation/create", {**form, "mode": "url"}),
         ("elicitation/create", {**form, "mode": "new"}),
-        ("elicitation/create", {"message": "?"}),
     ):
         with pytest.raises(LocalProtocolError) as found:
             driver.conn.request(method, params, session="s1")
         assert found.value.rule == "capability.missing"
+    for params in ({"message": "?"}, {**form, "mode": 1}):
+        with pytest.raises(LocalProtocolError, match='needs a "mode", "form" or "url"') as found:
+            driver.conn.request("elicitation/create", params, session="s1")
+        assert found.value.rule == "elicitation.mode"
     assert driver.sent() == []
+
+
+def test_a_turn_that_was_answered_is_named_as_such() -> None:
+    driver, request_id = prompting()
+    driver.conn.end_turn(request_id)
+    again = (
+        lambda: driver.conn.end_turn(request_id),
+        lambda: driver.conn.fail_turn(request_id, RequestError(-32000, "no")),
+        lambda: driver.conn.update_text(request_id, "message", delta="late"),
+    )
+    for late in again:
+        with pytest.raises(LocalProtocolError, match="was answered or abandoned before: its turn is over") as found:
+            late()
+        assert found.value.rule == "request.answered"
+    with pytest.raises(LocalProtocolError) as found:
+        driver.conn.end_turn(f"{driver.conn.nonce}.99")
+    assert found.value.rule == "session.unknown"
 
 
 def test_questions_of_a_turn_end_with_it() -> None:

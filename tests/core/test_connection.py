@@ -829,7 +829,7 @@ def test_an_agent_asks_only_for_what_the_client_advertised(method: str, capabili
     assert (message["method"], message["params"]) == (method, {"path": "/a", "sessionId": "s1"})
 
 
-@pytest.mark.parametrize("name", ["initialize", "session/new", "session/prompt", "session/update", "$/cancel_request"])
+@pytest.mark.parametrize("name", ["initialize", "session/new", "session/prompt", "$/cancel_request"])
 def test_what_has_an_intent_of_its_own_is_not_sent_by_hand(name: str) -> None:
     driver, _ = idle_client()
     for send in (driver.conn.request, driver.conn.notify):
@@ -837,6 +837,24 @@ def test_what_has_an_intent_of_its_own_is_not_sent_by_hand(name: str) -> None:
             send(name)
         assert caught.value.rule == "method.intent"
     assert driver.sent() == []
+
+
+def test_what_this_side_handles_is_not_sent_by_it_whatever_has_an_intent() -> None:
+    client, _ = idle_client()
+    served = agent().initialize({})
+    for driver, name in ((client, "session/update"), (served, "session/prompt"), (served, "session/new")):
+        with pytest.raises(LocalProtocolError, match="which is this side") as caught:
+            driver.conn.request(name)
+        assert caught.value.rule == "method.direction"
+
+
+def test_a_session_that_is_closed_is_not_waited_for() -> None:
+    driver, session = idle_client()
+    assert driver.conn.session("s1") is session
+    driver.conn.abort()
+    with pytest.raises(LocalProtocolError, match="is closed; open_session") as caught:
+        driver.conn.set_mode(session, "m")
+    assert caught.value.rule == "session.ended"
 
 
 @requirement(50)

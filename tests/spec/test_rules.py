@@ -563,7 +563,7 @@ def test_an_elicitation_names_its_mode_and_its_scope() -> None:
     driver, _ = prompting_agent()
     assert refused(driver, **FORM).rule == "elicitation.scope"
     assert refused(driver, **FORM, sessionId=None, requestId=1.5).rule == "elicitation.scope"
-    assert refused(driver, message="?", sessionId="s1").rule == "capability.missing"
+    assert refused(driver, message="?", sessionId="s1").rule == "elicitation.mode"
     for scope in ({"sessionId": "s1"}, {"requestId": 7}, {"requestId": "seven"}):
         driver.conn.request("elicitation/create", {**FORM, **scope})
         (message,) = driver.sent()

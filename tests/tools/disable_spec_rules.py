@@ -125,7 +125,7 @@ DISABLINGS = (
     Disabling(
         "44",
         AGENT,
-        '        gate = Gate("object", "elicitation", mode if isinstance(mode, str) else "")\n',
+        '        gate = Gate("object", "elicitation", mode)\n',
         '        gate = Gate("object", "elicitation")\n',
     ),
     Disabling("45", AGENT, "        if not TERMINAL_LOGINS.open(self._peer_capabilities):\n", "        if False:\n"),
