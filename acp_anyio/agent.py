@@ -48,13 +48,14 @@ class PromptAgent(Protocol):
     """An agent: any object with ``prompt``, plain or async; it returns a stop reason, None for end_turn.
 
     It may also define, with the types of ``AgentMethods``, ``new_session(request)`` (returns an id, a result with
-    ``sessionId``, or None for an id made here), ``load_session(request, session)`` and
-    ``resume_session(request, session)`` (a load sends the history and returns), ``list_sessions``, ``close_session``,
-    ``delete_session``, ``set_mode``, ``set_config_option``, ``authenticate``, ``logout`` and ``extension``, each with
-    ``(request)`` and returning the result, ``opened(session)``, told of a session that is open now, behind the answer,
-    and ``cancel(turn)``, told of a cancel. What is not defined is answered -32601 and not advertised; what can never be
-    called, by its name or its arguments, is a TypeError of ``serve``. Any of them may raise RequestError; anything else
-    raised is answered -32603 and reported as HandlerFailed.
+    ``sessionId``, or None for an id made here), ``load_session(request, session)`` and ``resume_session(request,
+    session)`` (a load sends the history and returns), ``list_sessions``, ``close_session``, ``delete_session``,
+    ``set_mode``, ``set_config_option``, ``authenticate``, ``logout`` and ``extension``, each with ``(request)`` and
+    returning the result (``extension`` gets every method that begins with an underscore, or those that ``extensions``
+    names), ``opened(session)``, told of a session that is open now, behind the answer, and ``cancel(turn)``, told of a
+    cancel. What is not defined is answered -32601 and not advertised; what can never be called, by its name or its
+    arguments, is a TypeError of ``serve``. Any of them may raise RequestError; anything else raised is answered -32603
+    and reported as HandlerFailed.
     """
 
     def prompt(self, turn: AgentTurn, /) -> Awaitable[StopReason | None] | StopReason | None:
@@ -108,7 +109,8 @@ async def serve_on(
     """Serve one client over a transport, as ``connect`` takes it, until its input ends.
 
     Args:
-        limits, methods, extensions, codec, info, auth_methods: as ``AgentConnection``.
+        extensions: which methods outside the table ``agent.extension`` gets; all that begin with an underscore without.
+        limits, methods, codec, info, auth_methods: as ``AgentConnection``.
         capabilities: merged over those that follow from the methods ``agent`` defines.
         on_event: told, in order, every event that nothing else consumes. Without it a HandlerFailed is printed to
             stderr.

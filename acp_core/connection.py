@@ -69,6 +69,8 @@ _NEVER = float("-inf")
 _WORD = 2**63
 _NO_METHOD = object()
 _NO_NAMES: frozenset[str] = frozenset()
+# Among the names of extensions: every method that begins with an underscore. The protocol leaves those free.
+ANY_EXTENSION = "_*"
 # What every update has around its params, in characters: as short as it can be written, without the method's name.
 _UPDATE_FRAME = len('"jsonrpc":"2.0","method":"","params":')
 
@@ -86,8 +88,8 @@ class Connection:
         nonce: a short string that no other connection of this owner has: it makes the public request ids unique.
         limits: the bounds (see ``acp_core.limits``).
         methods: the method table of the protocol version.
-        extensions: names of methods outside the table which this side serves as ``RequestReceived``; every other
-            unknown request is answered -32601.
+        extensions: names of methods outside the table which this side serves as ``RequestReceived``, or ``"_*"`` for
+            all that begin with an underscore; every other unknown request is answered -32601.
         tail: the input joins a stream in its middle: its first line is dropped unless it is whole.
         codec: a faster reader of JSON by choice, as ``msgspec.json.decode`` or ``orjson.loads``: a function from the
             str of a line to its value. A line that it refuses, with whatever error, is read by the standard library:
@@ -768,7 +770,8 @@ class Connection:
     def _peer_request(self, rpc_id: int | str, wire: str, params: JsonObject, line: str | bytes, at: float) -> None:
         row = self._served.get(wire)
         if row is None:
-            if wire not in self._extensions:
+            free = wire.startswith("_") and ANY_EXTENSION in self._extensions
+            if not free and wire not in self._extensions:
                 error = refusal(METHOD_NOT_FOUND, f"unknown method {clip(wire)}", "method", "method.unknown")
                 self._refuse(rpc_id, wire, params, error, line, at)
                 return

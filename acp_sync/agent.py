@@ -59,15 +59,15 @@ class PromptAgent(Protocol):
     """An agent, as small as it can be. Every other method is found by its name; see ``AgentMethods``.
 
     ``prompt(turn)`` answers a prompt: a stop reason, or None for end_turn. Optional: ``new_session(request)`` gives the
-    new session's id, None to have one made, or the whole result with its ``sessionId``;
-    ``load_session(request, session)`` sends the history and returns the rest of the result or None, as
-    ``resume_session(request, session)`` does without a history; ``list_sessions``, ``close_session``,
-    ``delete_session``, ``set_mode``, ``set_config_option``, ``authenticate``, ``logout`` and ``extension`` get the
-    request and return the result or None; ``opened(session)`` is told of a session that is open now, behind the answer;
-    ``cancel(turn)`` is told that a turn was cancelled. What is not defined is
-    answered -32601 and not advertised; what can never be called, by its name or its arguments, is a TypeError of
-    ``serve``. Each call has a thread of its own. A RequestError is answered as it is, any
-    other exception -32603 without its text.
+    new session's id, None to have one made, or the whole result with its ``sessionId``; ``load_session(request,
+    session)`` sends the history and returns the rest of the result or None, as ``resume_session(request, session)``
+    does without a history; ``list_sessions``, ``close_session``, ``delete_session``, ``set_mode``,
+    ``set_config_option``, ``authenticate``, ``logout`` and ``extension`` get the request and return the result or None
+    (``extension`` is for every method that begins with an underscore, or for those that ``extensions`` names);
+    ``opened(session)`` is told of a session that is open now, behind the answer; ``cancel(turn)`` is told that a turn
+    was cancelled. What is not defined is answered -32601 and not advertised; what can never be called, by its name or
+    its arguments, is a TypeError of ``serve``. Each call has a thread of its own. A RequestError is answered as it is,
+    any other exception -32603 without its text.
     """
 
     def prompt(self, turn: AgentTurn, /) -> StopReason | None:
@@ -253,7 +253,8 @@ def serve_on(
         capabilities: the ``agentCapabilities``, merged over those that follow from the methods of ``agent``.
         info: name, title and version of this agent.
         auth_methods: the ways to log in, as on the wire.
-        limits, methods, extensions, codec: as ``AgentConnection``.
+        extensions: which methods outside the table ``agent.extension`` gets; all that begin with an underscore without.
+        limits, methods, codec: as ``AgentConnection``.
         on_event: gets every event that nothing else uses, in a thread of its own. Without it, tracebacks of the
             agent's methods go to stderr.
         close_grace: how long output and running methods may take when the client has gone: seconds for each, or a

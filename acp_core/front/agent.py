@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..agent import AgentConnection, ServedSession
+from ..connection import ANY_EXTENSION
 from ..errors import not_served
 from ..events import (
     CancelRequested,
@@ -135,19 +136,23 @@ def agent_connection(
     auth_methods: Sequence[Mapping[str, object]] | None = None,
 ) -> AgentConnection:
     """The connection of an object with the methods it serves: what is defined is advertised, and ``capabilities`` are
-    merged over that. The rest is as in ``AgentConnection``.
+    merged over that. ``extension`` gets the methods that ``extensions`` names, and where it names none, all that begin
+    with an underscore. The rest is as in ``AgentConnection``.
 
     Raises:
         TypeError: it is no agent (see ``check_agent``), or an argument has a wrong type.
         LocalProtocolError: an argument is wrong.
     """
     check_agent(agent)
-    served = (key for key in SERVED if method_for(agent, key) is not None)
+    served = [key for key in SERVED if method_for(agent, key) is not None]
+    if isinstance(extensions, str):
+        raise TypeError("extensions must be an iterable of method names, not one str")
+    named = tuple(extensions)
     return AgentConnection(
         nonce=nonce,
         limits=limits,
         methods=methods,
-        extensions=extensions,
+        extensions=named if named or "" not in served else (ANY_EXTENSION,),
         codec=codec,
         capabilities=merged(methods.advertised(served), plain_dict(capabilities) or {}),
         info=plain_dict(info),

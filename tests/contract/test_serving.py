@@ -14,6 +14,7 @@ from acp_core import (
     CloseSessionRequested,
     Grace,
     LocalProtocolError,
+    MethodNotFound,
     NewSessionRequested,
     NotificationReceived,
     PermissionRequested,
@@ -388,6 +389,28 @@ def test_what_is_defined_is_advertised_and_served(bench: Bench) -> None:
     session.close()
     assert session.state == "closed"
     assert agent.open_session("/tmp", resume="named").prompt("hi").text() == "you said: hi"
+
+
+def test_extension_gets_what_begins_with_an_underscore_or_what_is_named(bench: Bench) -> None:
+    class Extended(Echo):
+        def extension(self, request: RequestReceived) -> dict[str, object]:
+            if request.method == "_x/unknown":
+                raise MethodNotFound("never heard of it")
+            return {"method": request.method}
+
+    def answers(**options: object) -> list[object]:
+        peer, _serving = bench.serve(Extended(), **options)
+        opened(peer)
+        found = []
+        for id, method in enumerate(("_x/one", "_", "_x/unknown", "x/two", "_*"), 10):
+            peer.send({"id": id, "method": method, "params": {}})
+            answer = peer.read()
+            assert answer["id"] == id
+            found.append(answer["result"]["method"] if "result" in answer else answer["error"]["code"])
+        return found
+
+    assert answers() == ["_x/one", "_", -32601, -32601, "_*"]
+    assert answers(extensions=["_x/one", "x/two"]) == ["_x/one", -32601, -32601, "x/two", -32601]
 
 
 def test_a_load_sends_its_history_before_the_answer(bench: Bench) -> None:

@@ -296,7 +296,9 @@ DISABLINGS = (
         '    return [] if node is None else [_render("$", path) for path in node.extra(params)]\n',
         "    return []\n",
     ),
-    Disabling("124", CONNECTION, "            if wire not in self._extensions:\n", "            if False:\n"),
+    Disabling(
+        "124", CONNECTION, "            if not free and wire not in self._extensions:\n", "            if False:\n"
+    ),
     Disabling(
         "125",
         AGENT,
