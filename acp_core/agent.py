@@ -25,7 +25,7 @@ from .errors import (
     request_error,
     unsupported_stream_revision,
 )
-from .events import get_object, get_objects, get_str
+from .events import OPTION_KINDS, get_object, get_objects, get_str
 from .methods import (
     AGENT,
     BOOLEAN_OPTIONS,
@@ -96,8 +96,10 @@ _WHOLE_STATE = frozenset(
 _ANSWER_RULES = frozenset(
     {*_SETUP, "session_prompt", "session_list", "session_set_config_option", "session_close", "session_delete"}
 )
-# Updates with a rule of their own; text, which comes by the thousand, has none.
-_CHECKED = frozenset({*UPDATE_GATES, "config_option_update", "tool_call", "tool_call_update"})
+_CHUNKS = frozenset(TEXT_KINDS.values())
+_TOOL_CALLS = frozenset({"tool_call", "tool_call_update"})
+# What goes out is of these, or begins with an underscore.
+_KINDS = frozenset({*_CHUNKS, *_TOOL_CALLS, *_WHOLE_STATE, *UPDATE_GATES, "plan", "notice"})
 # Requests to the client that nobody needs an answer to once their turn is over. What acts on the client's machine is
 # not among them: it settles by itself, and a terminal outlives the turn.
 _OF_A_TURN = frozenset({"session_request_permission", "elicitation_create", "fs_read_text_file"})
@@ -403,8 +405,8 @@ class AgentConnection(Connection):
 
         Raises:
             TypeError: an argument has a wrong type.
-            LocalProtocolError: the session is not open, the update is no JSON or has no kind, or nothing can be
-                written.
+            LocalProtocolError: the session is not open, the update is no JSON, its kind is not of the protocol and
+                begins with no underscore, it breaks a rule of its kind, or nothing can be written.
         """
         handle = self._speaking_session(session)
         if not isinstance(update, dict):
@@ -412,9 +414,15 @@ class AgentConnection(Connection):
         kind = update.get("sessionUpdate")
         if not isinstance(kind, str):
             local("update.kind", f'an update needs a "sessionUpdate" string: {clip(update)}')
-        if kind in _CHECKED:
+        if kind in _CHUNKS:
+            # They come by the thousand: no call for them.
+            if update.get("content").__class__ is not dict:
+                self._check_update(kind, update)
+            history = True
+        else:
             self._check_update(kind, update)
-        if kind not in _WHOLE_STATE:
+            history = kind not in _WHOLE_STATE
+        if history:
             if handle.state == RESUMING:
                 self._check_history(handle)
             if handle.ledger.revision is not None and not handle.turns:
@@ -527,8 +535,8 @@ class AgentConnection(Connection):
 
         Raises:
             TypeError: an argument has a wrong type.
-            LocalProtocolError: the session is not open, no option is given, an option has no id, or nothing can be
-                written.
+            LocalProtocolError: the session is not open, no option is given, an option has no id or no kind of the
+                protocol, or nothing can be written.
         """
         handle = self._speaking_session(session)
         if not isinstance(tool_call, dict):
@@ -545,9 +553,10 @@ class AgentConnection(Connection):
             if not (
                 isinstance(option.get("optionId"), str)
                 and isinstance(option.get("name"), str)
-                and isinstance(option.get("kind"), str)
+                and option.get("kind") in OPTION_KINDS
             ):
-                local("permission.options", f"an option needs optionId, name and kind strings: {clip(option)}")
+                kinds = ", ".join(OPTION_KINDS)
+                local("permission.options", f"an option has optionId, name and a kind of {kinds}: {clip(option)}")
         row = self.methods["session_request_permission"]
         if deadline is not None:
             self._check_duration("deadline", deadline)
@@ -1115,8 +1124,12 @@ class AgentConnection(Connection):
             local("capability.missing", f"{kind} needs the client's capability {gate}, which was not advertised")
         if kind == "config_option_update":
             self._check_options("the update", update.get("configOptions"))
-        elif gate is None:
+        elif kind in _TOOL_CALLS:
             check_tool_call(update)
+        elif kind in _CHUNKS and not isinstance(content := update.get("content"), dict):
+            local("update.content", f"content is {clip(content)}; a chunk has one content block, an object")
+        elif kind not in _KINDS and not kind.startswith("_"):
+            local("update.kind", f"{clip(kind)} is no kind of update; those of extensions begin with an underscore")
 
     def _check_options(self, what: str, options: object, config_id: str | None = None) -> None:
         """Configuration options go out as the complete list, each with its value (spec rules 43 and 104)."""

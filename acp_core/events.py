@@ -830,6 +830,7 @@ class CycleEnded(SessionEvent):
         self.at = at
 
 
+OPTION_KINDS = ("allow_once", "allow_always", "reject_once", "reject_always")
 STOP_REASONS = frozenset({"end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"})
 
 

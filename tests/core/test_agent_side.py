@@ -526,6 +526,30 @@ def test_a_turn_that_was_answered_is_named_as_such() -> None:
     assert found.value.rule == "session.unknown"
 
 
+@requirement(129)
+def test_what_is_sent_is_known() -> None:
+    driver, _ = prompting()
+    text = {"type": "text", "text": "x"}
+    for update, rule in (
+        ({"sessionUpdate": "agent_mesage_chunk", "content": text}, "update.kind"),
+        ({"sessionUpdate": "", "content": text}, "update.kind"),
+        ({"sessionUpdate": "agent_message_chunk", "content": "x"}, "update.content"),
+        ({"sessionUpdate": "agent_thought_chunk", "content": [text]}, "update.content"),
+        ({"sessionUpdate": "user_message_chunk"}, "update.content"),
+    ):
+        with pytest.raises(LocalProtocolError) as found:
+            driver.conn.update("s1", update)
+        assert found.value.rule == rule
+    for kind in ("allow", "_allow", ""):
+        with pytest.raises(LocalProtocolError, match="a kind of allow_once, allow_always") as found:
+            driver.conn.ask_permission("s1", CALL, [{**OPTIONS[0], "kind": kind}])
+        assert found.value.rule == "permission.options"
+    assert driver.sent() == []
+    for kind in ("agent_message_chunk", "plan", "notice", "_vendor/kind"):
+        driver.conn.update("s1", {"sessionUpdate": kind, "content": text})
+    assert len(driver.sent()) == 4
+
+
 def test_questions_of_a_turn_end_with_it() -> None:
     driver, request_id = prompting()
     asked = driver.conn.ask_permission("s1", CALL, OPTIONS, token="asked")
@@ -643,7 +667,7 @@ def test_M8_a_revision_fails_the_prompt_and_sticks(now: str) -> None:
     assert driver.conn.update_text("s1", "thought", "other", delta="x") == "revised"
     for more in ("plan", "tool_call", "agent_message_chunk"):
         with pytest.raises(LocalProtocolError) as found:
-            driver.conn.update("s1", {"sessionUpdate": more})
+            driver.conn.update("s1", {"sessionUpdate": more, "content": {"type": "text", "text": "x"}})
         assert found.value.rule == "turn.revised"
     with pytest.raises(LocalProtocolError):
         driver.conn.end_turn(request_id)

@@ -263,8 +263,10 @@ AGENT_CALLS: list[tuple[str, Callable[[AgentConnection], object]]] = [
     ("update", lambda a: a.update("s1", {})),
     ("update type", lambda a: a.update("s1", [])),  # type: ignore[arg-type]
     ("update kind type", lambda a: a.update("s1", {"sessionUpdate": 5})),
-    ("update nan", lambda a: a.update("s1", {"sessionUpdate": "x", "a": NAN})),
-    ("update deep", lambda a: a.update("s1", {"sessionUpdate": "x", **DEEP})),
+    ("update kind", lambda a: a.update("s1", {"sessionUpdate": "agent_mesage_chunk"})),
+    ("update content", lambda a: a.update("s1", {"sessionUpdate": "agent_message_chunk", "content": "text"})),
+    ("update nan", lambda a: a.update("s1", {"sessionUpdate": "_x", "a": NAN})),
+    ("update deep", lambda a: a.update("s1", {"sessionUpdate": "_x", **DEEP})),
     ("update no session", lambda a: a.update("nope", {"sessionUpdate": "x"})),
     ("update session", lambda a: a.update("s1", {"sessionUpdate": "plan", "entries": 5, "x": object()})),
     ("text kind", lambda a: a.update_text("s1", "shout", delta="x")),
