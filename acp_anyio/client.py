@@ -68,7 +68,8 @@ async def connect(
             ElicitationRequested that returns what ``acp_core.elicitation_result`` takes. The modes are advertised.
         workspace: files and terminals of this machine to serve; for this connection only, whose end ends its commands.
         limits, methods, extensions, codec: as ``ClientConnection``.
-        on_event: told, in order, every event that nothing else consumes.
+        on_event: told, in order, every event that nothing else consumes. Without it a HandlerFailed is printed to
+            stderr.
         close_grace: how long each wait of closing may take: a Grace, or seconds for all of them.
         pause_at, full_at: bytes of unread updates at which reading pauses while nobody waits for an answer, and at
             which those who wait get ConsumerTooSlow.

@@ -236,6 +236,8 @@ class Inbox:
             _settle(event.token, event)
             return None
         if isinstance(event, (events.SessionReady, events.SessionFailed)):
+            # It is the end of the opening for who reads the session, too, as for who waits for it.
+            self.idle(event.session).put(event)
             _settle(event.session.token, event)
             return None
         if isinstance(event, events.SessionEvent):

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import inspect
 import secrets
-import sys
 import threading
-import traceback
 from typing import TYPE_CHECKING, Protocol, TypeVar, overload
 
-from acp_core import Grace, HandlerFailed
+from acp_core import Grace
 from acp_core.front.agent import (
     SERVED,
     TOLD,
@@ -21,7 +19,7 @@ from acp_core.front.agent import (
 )
 from acp_core.inbox import Inbox
 
-from .connection import Driver
+from .connection import Driver, print_failure
 from .transport import adapt
 
 if TYPE_CHECKING:
@@ -219,12 +217,6 @@ class AgentTurn(AgentTurnFront[AgentSession], AgentSession):
 
     def _stop(self) -> bool:
         return self.cancelled
-
-
-def print_failure(event: Event) -> None:
-    """What ``serve`` does with events when nobody else wants them: tracebacks of the agent's methods go to stderr."""
-    if isinstance(event, HandlerFailed):
-        traceback.print_exception(event.exception, file=sys.stderr)
 
 
 def refuse_coroutines(agent: object) -> None:

@@ -17,7 +17,7 @@ from acp_core.front.client import AgentFront, ClientSetup, SessionFront, TurnFro
 from acp_core.state import STEP_DONE
 
 from .closing import Closer
-from .connection import Driver, Waiter
+from .connection import Driver, Waiter, print_failure
 from .transport import adapt
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class Agent(AgentFront[Waiter, Session, Turn]):
             setup.connection,
             adapt(transport),
             setup.inbox,
-            on_event=setup.on_event,
+            on_event=setup.on_event or print_failure,
             explain=explain,
             keep=setup.keep,
         )
@@ -311,7 +311,8 @@ def connect(transport: Connectable, *, permissions: Policy | Ask, **options: Unp
             ElicitationRequested and returns what ``acp_core.elicitation_result`` takes. The modes are advertised.
         workspace: files and terminals of this machine to serve; for this connection only, whose end ends its commands.
         limits, methods, extensions, codec: as ``ClientConnection``.
-        on_event: gets every event that nothing else uses, in order, in a thread of its own.
+        on_event: gets every event that nothing else uses, in order, in a thread of its own. Without it a HandlerFailed
+            is printed to stderr.
         close_grace: how long each wait of ``close`` may take: a Grace, or seconds for all of them.
         pause_at, full_at: bytes of unread events at which reading pauses, without and with somebody who waits for an
             answer.

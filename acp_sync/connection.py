@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import traceback
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from acp_core.drive import NEVER, PACE_AT, Drive
 from acp_core.errors import ACPError, ConnectionClosed, ConsumerTooSlow, LocalProtocolError
 from acp_core.events import ConnectionOver, Event, RequestReceived, RequestSettled
 from acp_core.front import nothing
-from acp_core.inbox import Channel, Inbox
+from acp_core.inbox import Channel, HandlerFailed, Inbox
 from acp_core.state import OVER
 
 from .transport import Messages, Transport
@@ -471,3 +472,9 @@ def join(thread: threading.Thread, timeout: float = JOIN) -> None:
     """Wait for the end of a thread, at most ``timeout`` seconds; not for one that waits for this."""
     if thread is not threading.current_thread() and thread not in WAITING and thread.ident is not None:
         thread.join(timeout)
+
+
+def print_failure(event: Event) -> None:
+    """What becomes of events when the owner listens to none: the traceback of what his code raised goes to stderr."""
+    if isinstance(event, HandlerFailed):
+        traceback.print_exception(event.exception, file=sys.stderr)

@@ -1,0 +1,64 @@
+"""What a program sees at the client's front: failures of its own code, texts, withdrawn prompts, errors, arguments."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from acp_core import PermissionRequested
+from tests.contract.harness import LIMIT, Bench
+
+
+def raises(request: object) -> None:
+    """A callback of the owner with a defect."""
+    raise ZeroDivisionError("the owner's defect")
+
+
+# ── What the owner's code raises ────────────────────────────────────────────────────────────────────────────────────
+
+
+def printed(capfd: pytest.CaptureFixture[str], word: str) -> str:
+    """What was printed to stderr, as soon as the word stands there."""
+    found = ""
+    end = time.monotonic() + LIMIT
+    while word not in found:
+        assert time.monotonic() < end, f"{word!r} was not printed: {found!r}"
+        time.sleep(0.001)
+        found += capfd.readouterr().err
+    return found
+
+
+@pytest.mark.parametrize(("answer", "word"), [(None, "ZeroDivisionError"), ("nonsense", "nonsense"), (True, "bool")])
+def test_a_failing_permission_callback_is_printed(
+    bench: Bench, answer: object, word: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def ask(request: PermissionRequested) -> Any:
+        return raises(request) if answer is None else answer
+
+    _agent, session, peer = bench.session(permissions=ask, on_event=None)
+    session.prompt("hi")
+    peer.prompted()
+    peer.send(peer.permission(3))
+    assert peer.read()["error"]["code"] == -32603
+    assert "Traceback" in printed(capfd, word)
+
+
+def test_a_failing_elicitation_and_a_failing_handler_are_printed(
+    bench: Bench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def no_arguments() -> None:
+        raise AssertionError
+
+    _agent, _session, peer = bench.session(
+        on_event=None, elicitation={"form": raises}, handlers={"_x/wrong_arity": no_arguments}
+    )
+    schema = {"type": "object", "properties": {}}
+    params = {"sessionId": "s1", "mode": "form", "message": "Who?", "requestedSchema": schema}
+    peer.send(peer.message("elicitation_create", params, 7))
+    assert peer.read()["error"]["code"] == -32603
+    printed(capfd, "ZeroDivisionError")
+    peer.send({"id": 8, "method": "_x/wrong_arity", "params": {}})
+    assert peer.read()["error"]["code"] == -32603
+    printed(capfd, "TypeError")
