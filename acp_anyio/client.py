@@ -140,7 +140,7 @@ class Agent(AgentFront[Waiter, "Session", "Turn"]):
             TypeError, LocalProtocolError: an argument is wrong, or the agent cannot do what was asked for.
         """
         waiter = Waiter()
-        handle = self.link.call(self.connection.open_session, fspath(cwd), token=waiter, **options)
+        handle = self.link.call(self._open, fspath(cwd), waiter, options)
         try:
             event = await self.link.answer(waiter)
         except BaseException:
@@ -271,8 +271,10 @@ class Session(SessionFront[Waiter, "Turn"]):
         )
 
     def events(self) -> SessionIterator:
-        """What the agent says between turns: unread metadata only in its latest state. Ends with the session or the
-        connection. Waiting for the next event raises ConsumerTooSlow while another queue of the connection is full.
+        """What the agent says about the session between turns: how it was opened up to SessionReady, with a replay that
+        was asked for or the count of one that was discarded before it; late updates; metadata, unread only in its
+        latest state. Ends with the session or the connection. Waiting for the next event raises ConsumerTooSlow while
+        another queue of the connection is full.
         """
         return SessionIterator(self.link, self.link.inbox.listen(self.handle), self._waiter)
 

@@ -235,15 +235,13 @@ class Inbox:
         if isinstance(event, events.RequestSettled):
             _settle(event.token, event)
             return None
-        if isinstance(event, (events.SessionReady, events.SessionFailed)):
-            # It is the end of the opening for who reads the session, too, as for who waits for it.
-            self.idle(event.session).put(event)
-            _settle(event.session.token, event)
-            return None
         if isinstance(event, events.SessionEvent):
             self._channel_of(event.session.turn, event.session).put(event)
-            if isinstance(event, events.SessionClosed):
+            if isinstance(event, (events.SessionClosed, events.SessionFailed)):
                 self.idle(event.session).end()
+            if isinstance(event, (events.SessionReady, events.SessionFailed)):
+                # Who waits for the opening is not who reads what comes of it: a replay ends here for both.
+                _settle(event.session.token, event)
             return None
         if isinstance(event, events.TailOver):
             # Who reads a replayed session learns where live begins; it is the connection's event all the same.

@@ -133,7 +133,8 @@ class Session(SessionFront[Waiter, Turn]):
         self.link.ask(partial(self.connection.set_config_option, self.handle, config_id, value, deadline=deadline))
 
     def events(self) -> Iterator[Event]:
-        """What the agent says about the session between turns: a replay that was asked for, late updates, metadata.
+        """What the agent says about the session between turns: how it was opened up to SessionReady, with a replay that
+        was asked for or the count of one that was discarded before it; late updates; metadata.
 
         Blocks until there is something; ends with the session or the connection. Unread metadata is only kept in its
         latest state. For one reader at a time.
@@ -211,7 +212,7 @@ class Agent(AgentFront[Waiter, Session, Turn]):
             RequestError, RequestTimeout, RemoteProtocolError, ConnectionClosed: a step was refused or not answered.
         """
         waiter = Waiter()
-        handle = self.link.call(self.connection.open_session, os.fspath(cwd), token=waiter, **options)
+        handle = self.link.call(self._open, os.fspath(cwd), waiter, options)
         try:
             event = self.link.answer(waiter)
         except BaseException:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..inbox import Channel
     from ..limits import Limits
     from ..methods import MethodTable
-    from ..options import PromptOptions, Workspace
+    from ..options import OpenOptions, PromptOptions, Workspace
     from ..schema import Notification, Request
     from ..sessions import Session
     from . import Ask, Closer, JsonObject, Link, Process, T
@@ -328,6 +328,11 @@ class SessionFront(Generic[WaiterT, TurnT]):
         """``idle``, ``prompting``, ``cancelling``, ``fenced``, ``closing`` or ``closed``."""
         return self.handle.state
 
+    @property
+    def discarded(self) -> int:
+        """How many events between the turns were discarded, since nobody reads ``events``."""
+        return self.link.inbox.idle(self.handle).discarded
+
     def prompt(self, content: str | Sequence[Mapping[str, object]], **options: Unpack[PromptOptions]) -> TurnT:
         """Start a turn; returns at once. The options are those of ``ClientConnection.prompt``.
 
@@ -486,6 +491,14 @@ class AgentFront(Generic[WaiterT, SessionT, TurnT]):
             return self._closer.closing.add(step, name, after, needs, within)
 
     # ── For the binding's methods ───────────────────────────────────────────────────────────────────────────────────
+
+    def _open(self, cwd: str, waiter: WaiterT, options: OpenOptions) -> Session:
+        """Begin to open a session; for ``Link.call``."""
+        handle = self.connection.open_session(cwd, token=waiter, **options)
+        if options.get("replay") == "report":
+            # It was asked for: all of it is kept until it is read, which can only be when the session is open.
+            self.link.inbox.listen(handle)
+        return handle
 
     def _request(
         self,

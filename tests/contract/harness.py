@@ -62,6 +62,8 @@ class SessionLike(Protocol):
     def state(self) -> str: ...
     @property
     def handle(self) -> Any: ...
+    @property
+    def discarded(self) -> int: ...
     def prompt(self, content: str | Sequence[Mapping[str, object]], **options: Any) -> TurnLike: ...
     def cancel(self, *, deadline: float = 2.0, then: str = "report") -> None: ...
     def close(self) -> None: ...
@@ -358,6 +360,11 @@ class LoopSession:
     def handle(self) -> Any:
         """As in the binding."""
         return self.inner.handle
+
+    @property
+    def discarded(self) -> int:
+        """As in the binding."""
+        return self.inner.discarded
 
     def prompt(self, content: str | Sequence[Mapping[str, object]], **options: Any) -> TurnLike:
         """As in the binding."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from acp_core import PermissionRequested
-from tests.contract.harness import LIMIT, Bench
+from acp_core import AgentMessageChunk, PermissionRequested, ReplayDiscarded, SessionReady
+from tests.contract.harness import CWD, LIMIT, Bench, get
 
 
 def raises(request: object) -> None:
@@ -62,3 +62,35 @@ def test_a_failing_elicitation_and_a_failing_handler_are_printed(
     peer.send({"id": 8, "method": "_x/wrong_arity", "params": {}})
     assert peer.read()["error"]["code"] == -32603
     printed(capfd, "TypeError")
+
+
+# ── Opening a session ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("replay", ["report", "discard"])
+def test_the_end_of_a_replay_is_told_to_who_reads_the_session(bench: Bench, replay: str) -> None:
+    agent, peer = bench.connect(pause_at=1000)
+    opening = bench.spawn(agent.open_session, CWD, resume="old", replay=replay, replay_quiet=0.05)
+    peer.initialized(loadSession=True)
+    request = peer.expect("session_load")
+    # More than is kept for who has not asked for it.
+    words = [f"{number:0200}" for number in range(20)]
+    peer.send(*(peer.chunk(word, "old") for word in words), {"id": request["id"], "result": {}})
+    session = get(opening)
+    events = []
+    for event in session.events():
+        events.append(event)
+        if isinstance(event, SessionReady):
+            break
+    ready = events[-1]
+    assert isinstance(ready, SessionReady)
+    assert ready.replayed == 20
+    assert session.discarded == 0
+    if replay == "report":
+        assert [event.text for event in events if isinstance(event, AgentMessageChunk)] == words
+    else:
+        assert [event.count for event in events if isinstance(event, ReplayDiscarded)] == [20]
+    peer.send(peer.chunk("later", "old"))
+    later = next(iter(session.events()))
+    assert isinstance(later, AgentMessageChunk)
+    assert later.text == "later"

@@ -6,7 +6,16 @@ import json
 
 import pytest
 
-from acp_core import AgentMessageChunk, ClientConnection, Event, Session, TailOver, UsageUpdate
+from acp_core import (
+    AgentMessageChunk,
+    ClientConnection,
+    Event,
+    Session,
+    SessionFailed,
+    SessionReady,
+    TailOver,
+    UsageUpdate,
+)
 from acp_core.inbox import Channel, Inbox, TurnToken
 
 
@@ -149,3 +158,30 @@ def test_where_a_tail_ends_is_told_to_who_reads_it() -> None:
     assert drained(inbox.idle(idle)) == [over]
     assert drained(tokens[1].channel) == []
     assert {session.session_id for session in over.sessions} == {"s", "t", "u"}
+
+
+def test_the_end_of_an_opening_settles_who_waits_and_is_read_by_who_listens() -> None:
+    class Waiting:
+        def __init__(self) -> None:
+            self.settled: list[Event] = []
+
+        def settle(self, event: Event) -> None:
+            self.settled.append(event)
+
+    client, inbox, waiting = ClientConnection(nonce="n"), Inbox(), (Waiting(), Waiting())
+    ready = client.open_session("/w", token=waiting[0])
+    failed = client.open_session("/w", token=waiting[1])
+    client.data_to_send(0.0)
+    client.receive_data(b'{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}\n', 0.0)
+    while (event := client.next_event()) is not None:
+        inbox.route(event)
+    client.data_to_send(0.0)
+    client.receive_data(b'{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s"}}\n', 0.0)
+    client.receive_data(b'{"jsonrpc":"2.0","id":3,"error":{"code":1,"message":"no"}}\n', 0.0)
+    while (event := client.next_event()) is not None:
+        inbox.route(event)
+    for session, waiter, kind in ((ready, waiting[0], SessionReady), (failed, waiting[1], SessionFailed)):
+        last = drained(inbox.idle(session))[-1]
+        assert isinstance(last, kind)
+        assert waiter.settled == [last]
+        assert inbox.idle(session).ended == (kind is SessionFailed)
