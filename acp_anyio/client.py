@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, overload
 import anyio
 import anyio.lowlevel
 
-from acp_core import AgentMessageChunk, SessionFailed, TurnEnded, TurnFailed
+from acp_core import AgentMessageChunk, ConsumerTooSlow, SessionFailed, TurnEnded, TurnFailed
 from acp_core.front.client import AgentFront, ClientSetup, SessionFront, TurnFront
 
 from .closing import Closer
@@ -287,7 +287,8 @@ class Turn(TurnFront[Waiter, Session]):
 
     Iterate it for every event in order; TurnEnded is the last one. A loop that is left early detaches the turn: it runs
     on, what it still says is counted and discarded, and it keeps nobody from reading. As an async context manager,
-    leaving detaches too. A cancelled iteration detaches; a cancelled ``result`` or ``text`` cancels the turn.
+    leaving detaches too. A cancelled iteration detaches; a cancelled ``result`` or ``text`` cancels the turn. After
+    ConsumerTooSlow each may be tried again.
     """
 
     link: Link
@@ -304,7 +305,7 @@ class Turn(TurnFront[Waiter, Session]):
         self.detach()
 
     async def result(self) -> TurnEnded:
-        """Wait for the end; events that were not read are discarded and counted.
+        """Wait for the end; events that were not read are discarded and counted. Call ``text`` first to have that, too.
 
         Raises:
             RequestError, RequestTimeout, ConnectionClosed, RemoteProtocolError: the turn failed.
@@ -322,13 +323,18 @@ class Turn(TurnFront[Waiter, Session]):
         return event
 
     async def text(self) -> str:
-        """Read the turn to its end: the text of the agent's message.
+        """Read the turn to its end and give the text of the agent's message: all of it, with what a loop over the turn
+        has read before, and the same again on another call.
 
         Raises:
+            LocalProtocolError: some of it was discarded, by ``result``, ``detach`` or a loop that was left early.
             As ``result``.
         """
+        self._asked = True
         try:
-            return "".join([event.text async for event in self if isinstance(event, AgentMessageChunk)])
+            async for _ in self:
+                pass
+            return self._text()
         except anyio.get_cancelled_exc_class():
             self._give_up()
             raise
@@ -342,6 +348,7 @@ class TurnIterator:
         self._taken = 0
         self._since = 0.0
         self._over = False
+        self._stays = False
 
     def __aiter__(self) -> Self:
         return self
@@ -351,6 +358,7 @@ class TurnIterator:
             raise StopAsyncIteration
         turn = self._turn
         link, channel = turn.link, turn.channel
+        self._stays = False
         self._taken += 1
         gives_way = self._taken % EVENTS_PER_LOOK == 0 and monotonic() > self._since + TURN
         event = None if gives_way else channel.take()
@@ -359,6 +367,10 @@ class TurnIterator:
                 if gives_way:
                     await anyio.lowlevel.checkpoint()
                 await link.wait(turn.waiter, lambda: bool(len(channel)) or turn.waiter.event is not None)
+            except ConsumerTooSlow:
+                # May be tried again, by another loop, too.
+                self._stays = True
+                raise
             except anyio.get_cancelled_exc_class():
                 turn.detach()
                 raise
@@ -368,6 +380,8 @@ class TurnIterator:
             assert event is not None
         if link.paused:
             link.refresh()
+        if isinstance(event, AgentMessageChunk):
+            turn._keep(event)
         if isinstance(event, (TurnEnded, TurnFailed)):
             self._over = True
         if isinstance(event, TurnFailed):
@@ -375,7 +389,7 @@ class TurnIterator:
         return event
 
     def __del__(self) -> None:
-        if not self._over:
+        if not self._over and not self._stays:
             self._turn.detach()
 
 

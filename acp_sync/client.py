@@ -62,6 +62,8 @@ class Turn(TurnFront[Waiter, "Session"]):
                 event = self.link.wait(self.waiter.bell, self._next)
                 if isinstance(event, TurnFailed):
                     self.link.fail(event.error)
+                if isinstance(event, AgentMessageChunk):
+                    self._keep(event)
                 yield event
                 if isinstance(event, TurnEnded):
                     return
@@ -73,7 +75,8 @@ class Turn(TurnFront[Waiter, "Session"]):
                 self.detach()
 
     def result(self) -> TurnEnded:
-        """Wait for the end of the turn. Unread events of it are discarded and counted.
+        """Wait for the end of the turn. Unread events of it are discarded and counted: for the text, too, call ``text``
+        first.
 
         A caller that is interrupted (KeyboardInterrupt) cancels the turn; the connection stays whole.
         """
@@ -91,9 +94,18 @@ class Turn(TurnFront[Waiter, "Session"]):
         return event
 
     def text(self) -> str:
-        """Wait for the end of the turn and give the text of the agent's message. Interrupted as ``result`` is."""
+        """Wait for the end of the turn and give the text of the agent's message: all of it, with what a loop over the
+        turn has read before, and the same again on another call. Interrupted as ``result`` is.
+
+        Raises:
+            LocalProtocolError: some of it was discarded, by ``result``, ``detach`` or a loop that was left early.
+            As ``result``.
+        """
+        self._asked = True
         try:
-            return "".join([event.text for event in self if isinstance(event, AgentMessageChunk)])
+            for _ in self:
+                pass
+            return self._text()
         except ACPError:
             raise
         except BaseException:

@@ -11,7 +11,14 @@ from ..closing import AGENT as AGENT_STEP
 from ..closing import SETTLED, Grace
 from ..elicitation import elicitation_capabilities, elicitation_result
 from ..errors import ACPError, local, not_served
-from ..events import ConnectionOver, ElicitationRequested, PermissionOption, PermissionRequested, RequestReceived
+from ..events import (
+    AgentMessageChunk,
+    ConnectionOver,
+    ElicitationRequested,
+    PermissionOption,
+    PermissionRequested,
+    RequestReceived,
+)
 from ..inbox import MIB, Inbox, TurnToken
 from ..methods import AGENT, NOTIFICATION_KIND, V1
 from ..permissions import DENY, Policy
@@ -267,6 +274,10 @@ class TurnFront(Generic[WaiterT, SessionT]):
         self.channel = channel
         self.waiter = waiter
         self.link: Link[WaiterT] = session.link
+        # The text that was read so far, or None when it was more than is kept for who has not asked for it.
+        self._read: list[str] | None = []
+        self._read_bytes = 0
+        self._asked = False
 
     def __repr__(self) -> str:
         return f"Turn(prompt_id={self.prompt_id}, session_id={self.session.session_id!r})"
@@ -297,6 +308,33 @@ class TurnFront(Generic[WaiterT, SessionT]):
         # A turn that nobody holds is read by nobody. One whose making failed has no channel.
         if hasattr(self, "link"):
             self.detach()
+
+    def _keep(self, chunk: AgentMessageChunk) -> None:
+        """A piece of the message was read: keep its text; for who has not asked for it, as much as may be unread."""
+        self._read_bytes += len(chunk.line)
+        if self._read_bytes > self.link.inbox.full_at and not self._asked:
+            self._read = None
+        elif self._read is not None:
+            self._read.append(chunk.text)
+
+    def _text(self) -> str:
+        """The text of the agent's message, behind the end of the turn.
+
+        Raises:
+            LocalProtocolError: not all of it was read, or it is more than is kept.
+        """
+        if self._read is None:
+            limit = self.link.inbox.full_at
+            local(
+                "turn.text", f"a loop has read more than the {limit} bytes that are kept for text(); call that instead"
+            )
+        if self.channel.discarded_bytes:
+            local(
+                "turn.text",
+                f"{self.channel.discarded} events of the turn were discarded unread, by result(), detach() or the end "
+                "of a loop over it; call text() instead, or first",
+            )
+        return "".join(self._read)
 
     def _cancel(self, deadline: float, then: str) -> None:
         handle = self.session.handle

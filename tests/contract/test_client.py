@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from acp_core import AgentMessageChunk, PermissionRequested, ReplayDiscarded, SessionReady
+from acp_core import (
+    AgentMessageChunk,
+    ConsumerTooSlow,
+    LocalProtocolError,
+    PermissionRequested,
+    ReplayDiscarded,
+    SessionReady,
+)
 from tests.contract.harness import CWD, LIMIT, Bench, get
 
 
@@ -94,3 +102,71 @@ def test_the_end_of_a_replay_is_told_to_who_reads_the_session(bench: Bench, repl
     later = next(iter(session.events()))
     assert isinstance(later, AgentMessageChunk)
     assert later.text == "later"
+
+
+# ── The text of a turn ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_text_of_a_turn_is_given_again(bench: Bench) -> None:
+    _agent, session, peer = bench.session()
+    turn = session.prompt("hi")
+    prompt = peer.prompted()
+    peer.send(peer.chunk("a"), peer.chunk("b"))
+    peer.end(prompt)
+    assert [turn.text(), turn.text()] == ["ab", "ab"]
+    assert turn.result().stop_reason == "end_turn"
+    assert turn.text() == "ab"
+
+
+def test_what_a_loop_has_read_is_in_the_text(bench: Bench) -> None:
+    _agent, session, peer = bench.session()
+    turn = session.prompt("hi")
+    prompt = peer.prompted()
+    peer.send(peer.chunk("a"), peer.chunk("b"))
+    peer.end(prompt)
+    assert len([*turn]) >= 3
+    assert turn.text() == "ab"
+
+
+@pytest.mark.parametrize("leave", ["result", "detach", "loop"])
+def test_a_text_that_was_discarded_is_not_empty(bench: Bench, leave: str) -> None:
+    _agent, session, peer = bench.session()
+    turn = session.prompt("hi")
+    prompt = peer.prompted()
+    peer.send(peer.chunk("a"), peer.chunk("b"))
+    if leave == "loop":
+        for event in turn:
+            if isinstance(event, AgentMessageChunk):
+                break
+    if leave == "detach":
+        turn.detach()
+    peer.end(prompt)
+    assert turn.result().stop_reason == "end_turn"
+    with pytest.raises(LocalProtocolError, match="discarded") as caught:
+        turn.text()
+    assert caught.value.rule == "turn.text"
+
+
+@pytest.mark.parametrize(("words", "whole"), [(3, True), (10, False)])
+def test_the_text_that_a_loop_leaves_is_bounded(bench: Bench, words: int, whole: bool) -> None:
+    _agent, session, peer = bench.session(full_at=1000, pause_at=500)
+
+    def read() -> None:
+        while True:
+            with suppress(ConsumerTooSlow):
+                for _ in turn:
+                    pass
+                return
+
+    turn = session.prompt("hi")
+    prompt = peer.prompted()
+    reading = bench.spawn(read)
+    peer.send(*(peer.chunk("x" * 100) for _ in range(words)))
+    peer.end(prompt)
+    get(reading)
+    if whole:
+        assert turn.text() == "x" * 300
+        return
+    with pytest.raises(LocalProtocolError, match="kept") as caught:
+        turn.text()
+    assert caught.value.rule == "turn.text"
