@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
+    from .events import TurnEnded, TurnFailed
     from .sessions import Session, Turn
 
     class Waiter(Protocol):
@@ -40,6 +41,15 @@ class HandlerFailed(Event):
         self.exception = exception
         self.event = event
         self.at = event.at
+
+
+def withdrawn(event: TurnEnded | TurnFailed) -> TurnEnded | TurnFailed:
+    """The end of a turn as who waits for it is told: whoever cancels has one outcome, and not another one when the
+    prompt had not left. ``cancel_error`` says that it had not."""
+    if isinstance(event, events.TurnEnded) or event.outcome != "withdrawn" or event.cancel_asked is None:
+        return event
+    by, at = event.cancel_asked, event.at
+    return events.TurnEnded(event.session, event.turn, event.prompt_id, "cancelled", by, event.error, {}, "", at)
 
 
 # Metadata between turns: only the latest state of each kind is of use.
@@ -228,6 +238,7 @@ class Inbox:
         if isinstance(event, (events.TurnEnded, events.TurnFailed)):
             token = event.token
             if isinstance(token, TurnToken):
+                event = withdrawn(event)
                 token.channel.put(event)
                 token.channel.end()
                 token.settle(event)

@@ -289,7 +289,8 @@ class TurnFront(Generic[WaiterT, SessionT]):
 
     def cancel(self, *, deadline: float = 2.0, then: str = "report") -> None:
         """Cancel this turn (see ``ClientConnection.cancel_turn``): it still ends by itself, so read on. Does not wait.
-        One that is over is left alone.
+        One that is over is left alone. It ends with the stop reason ``"cancelled"``, or with the agent's own when that
+        was quicker; so does one whose prompt had not left: then nothing was written, and ``cancel_error`` says it.
 
         ``deadline`` is how long the agent may take, in seconds; then the turn fails with RequestTimeout.
 
