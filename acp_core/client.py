@@ -73,6 +73,8 @@ CLOSE = "close"
 THEN = (REPORT, CLOSE_SESSION, CLOSE)
 CANCEL = "cancel"
 ON_IDLE = (REPORT, CANCEL)
+# What asked for a cancel, for people.
+CANCELLED_BY = {"owner": "by its owner", "deadline": "past its deadline", "idle": "for its silence"}
 
 
 # Without a policy every request is asked.
@@ -593,11 +595,11 @@ class ClientConnection(ReattachingClient):
         turn.cancel_asked = by
         request.cancel_asked = True
         request.state = move(REQUEST, request.state, "cancel")
-        session.cancel_timer = self._timers.after(deadline, lambda at: self._no_answer(session, request, at))
+        session.cancel_timer = self._timers.after(deadline, lambda at: self._no_answer(session, request, by, at))
         self._cancel_permissions(session, None, "cancel", self._now)
 
-    def _no_answer(self, session: Session, request: OwnRequest, at: float) -> None:
-        self._fence(session, request, "no answer to the cancelled prompt in time", at)
+    def _no_answer(self, session: Session, request: OwnRequest, by: str, at: float) -> None:
+        self._fence(session, request, f"no answer in time to the prompt, which was cancelled {CANCELLED_BY[by]}", at)
         if session.state != FENCED:
             return
         if session.then == CLOSE_SESSION and self._state == OPEN:

@@ -41,7 +41,13 @@ END_OF_TIME = 1e300
 
 
 class ACPError(Exception):
-    """The base of every exception this library raises or carries."""
+    """The base of every exception this library raises or carries.
+
+    ``dispatch`` is set on one that has settled a request: what is known of its fate, ``"answered"``, ``"not_sent"`` or
+    ``"sent_no_reply"`` (rule 3). None on any other.
+    """
+
+    dispatch: str | None = None
 
 
 class ProtocolError(ACPError):
@@ -136,7 +142,7 @@ class RequestError(ACPError):
         return f"{self.message} ({self.code})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return request_error, (self.code, self.message, self.data)
+        return request_error, (self.code, self.message, self.data), self.__dict__
 
     @property
     def auth_required(self) -> bool:
@@ -264,7 +270,7 @@ def request_cancelled() -> RequestError:
 
 
 class RequestTimeout(ACPError, TimeoutError):
-    """No answer came within the deadline that the caller gave."""
+    """No answer came within the deadline that the caller gave. ``dispatch`` says whether it had been sent at all."""
 
 
 class ConnectionClosed(ACPError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .errors import NOT_SENT, SENT_NO_REPLY
+from .errors import NOT_SENT, SENT_NO_REPLY, ACPError
 from .state import QUEUED, UNANSWERED, WAITING
 
 TYPE_CHECKING = False
@@ -38,6 +38,8 @@ class Settlement:
         self.dispatch = dispatch
         self.result = result
         self.error = error
+        if isinstance(error, ACPError):
+            error.dispatch = dispatch
         self.line = line
 
 

@@ -61,7 +61,7 @@ def _plain(value: object) -> Plain:
     if isinstance(value, BaseException):
         said: dict[str, Plain] = {"error": type(value).__name__, "message": str(value)}
         for name in ("rule", "code", "data", "dispatch"):
-            if hasattr(value, name):
+            if name in vars(value):
                 said[name] = _plain(getattr(value, name))
         return said
     return type(value).__name__

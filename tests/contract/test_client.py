@@ -11,9 +11,12 @@ import pytest
 from acp_core import (
     AgentMessageChunk,
     ConsumerTooSlow,
+    Limits,
     LocalProtocolError,
     PermissionRequested,
     ReplayDiscarded,
+    RequestError,
+    RequestTimeout,
     SessionReady,
 )
 from tests.contract.harness import CWD, LIMIT, Bench, get
@@ -170,3 +173,35 @@ def test_the_text_that_a_loop_leaves_is_bounded(bench: Bench, words: int, whole:
     with pytest.raises(LocalProtocolError, match="kept") as caught:
         turn.text()
     assert caught.value.rule == "turn.text"
+
+
+# ── Errors say what is known ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_error_says_whether_its_request_was_sent(bench: Bench) -> None:
+    agent, _session, peer = bench.session()
+    asked = bench.spawn(agent.request, "_x/refused")
+    peer.error(peer.read(), -32000, "log in")
+    with pytest.raises(RequestError) as refused:
+        get(asked)
+    with pytest.raises(RequestTimeout) as late:
+        agent.request("_x/late", deadline=0.05)
+    assert (refused.value.dispatch, late.value.dispatch) == ("answered", "sent_no_reply")
+    assert LocalProtocolError("none", rule="none").dispatch is None
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [({}, "by its owner"), ({"deadline": 0.05}, "past its deadline"), ({"idle_timeout": 0.05}, "for its silence")],
+)
+def test_a_timeout_says_who_has_cancelled(bench: Bench, options: dict[str, Any], why: str) -> None:
+    _agent, session, peer = bench.session(limits=Limits(cancel_grace=0.05))
+    if "idle_timeout" in options:
+        options = {**options, "on_idle": "cancel"}
+    turn = session.prompt("hi", **options)
+    peer.prompted()
+    if not options:
+        turn.cancel(deadline=0.05)
+    with pytest.raises(RequestTimeout, match=why) as caught:
+        turn.result()
+    assert caught.value.dispatch == "sent_no_reply"
