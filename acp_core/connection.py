@@ -133,6 +133,7 @@ class Connection:
         "_output_bytes",
         "_output_offset",
         "_over_pulled",
+        "_over_reason",
         "_paused",
         "_peer_capabilities",
         "_peer_ids",
@@ -218,6 +219,7 @@ class Connection:
         self._due: list[Event] | tuple[()] = ()
         self._fatal: tuple[str, RemoteProtocolError] | None = None
         self._over_pulled = False
+        self._over_reason = ""
         # output: what is new, and ahead of it what is being handed over, last first. An own request stands for its line
         # until it is handed over, so that it can be withdrawn.
         self._output: list[bytes | OwnRequest] = []
@@ -1178,7 +1180,7 @@ class Connection:
 
     def _check_writable(self) -> None:
         if self._state == OVER:
-            local("connection.over", "the connection is over; make a new one")
+            local("connection.over", f"the connection is over: {self._over_reason}; make a new one")
         if self._state == BROKEN:
             local("connection.write_failed", "a write has failed: nothing can be sent; drain events() for the reason")
 
@@ -1343,6 +1345,7 @@ class Connection:
         if error is not None:
             unwritten += self._drop_output()
         self._state = move(CONNECTION, self._state, "end")
+        self._over_reason = reason
         self._ended = True
         self._at_once = self._longest_at_once()
         self._timers.clear()

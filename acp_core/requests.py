@@ -38,7 +38,7 @@ class Settlement:
         self.dispatch = dispatch
         self.result = result
         self.error = error
-        if isinstance(error, ACPError):
+        if error is not None and isinstance(error, ACPError):
             error.dispatch = dispatch
         self.line = line
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, TypeAlias, Unpack
 
-    from acp_core import Event, Policy
+    from acp_core import ClientConnection, Event, Policy
     from acp_core import Session as Handle
     from acp_core.inbox import Channel
     from acp_core.options import OpenOptions
@@ -123,9 +123,16 @@ class Turn(TurnFront[Waiter, "Session"]):
 
 
 class Session(SessionFront[Waiter, Turn]):
-    """A session of the agent. ``handle`` is the core's: modes, options, commands, title, usage as the agent said."""
+    """A session of the agent. ``handle`` is the core's: modes, options, commands, title, usage as the agent said.
+
+    The connection lasts as long as anybody holds the agent, a session of it or a turn.
+    """
 
     link: Driver
+
+    def __init__(self, link: Driver, connection: ClientConnection, handle: Handle, lease: Lease) -> None:
+        super().__init__(link, connection, handle)
+        self._lease = lease
 
     def close(self, *, deadline: float = 10.0) -> None:
         """Close the session and wait for the agent's answer, at most ``deadline`` seconds.
@@ -166,8 +173,13 @@ class Session(SessionFront[Waiter, Turn]):
         return Turn(self, prompt_id, channel, waiter)
 
 
+class Lease:
+    """What an agent and its sessions hold: when the last of them is let go of, so is the connection."""
+
+
 class Agent(AgentFront[Waiter, Session, Turn]):
-    """One connected agent. Made by ``open_agent`` or ``connect``; ``with`` closes it at the end of the block.
+    """One connected agent. Made by ``open_agent`` or ``connect``; ``with`` closes it at the end of the block. One that
+    is not closed ends when it, its sessions and their turns are let go of.
 
     All methods may be called from any thread. ``connection`` is the core, for reading only.
     """
@@ -185,8 +197,10 @@ class Agent(AgentFront[Waiter, Session, Turn]):
             explain=explain,
             keep=setup.keep,
         )
+        # No session holds the agent itself: it holds those that were restored, and a circle is noticed late.
+        self._lease = Lease()
         super().__init__(setup, link, Closer(setup.connection, link, process, setup.grace), process)
-        self._finalizer = weakref.finalize(self, _left, link, process, os.getpid())
+        self._finalizer = weakref.finalize(self._lease, _left, link, process, os.getpid())
         link.start()
 
     def __enter__(self) -> Self:
@@ -304,7 +318,7 @@ class Agent(AgentFront[Waiter, Session, Turn]):
                 self._finalizer.detach()
 
     def _session(self, handle: Handle) -> Session:
-        return Session(self.link, self.connection, handle)
+        return Session(self.link, self.connection, handle, self._lease)
 
 
 def connect(transport: Connectable, *, permissions: Policy | Ask, **options: Unpack[ConnectOptions]) -> Agent:

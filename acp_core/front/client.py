@@ -376,8 +376,8 @@ class SessionFront(Generic[WaiterT, TurnT]):
         """Start a turn; returns at once. The options are those of ``ClientConnection.prompt``.
 
         Raises:
-            TypeError, LocalProtocolError: an argument is wrong, or the session is not idle.
-            ConnectionClosed: the connection is over; AgentExited when the agent's process has ended.
+            TypeError, LocalProtocolError: an argument is wrong, the session is not idle, or this side has closed.
+            ConnectionClosed: the connection has ended otherwise; AgentExited when the agent's process has.
         """
         waiter = self.link.waiter()
         token = turn_token(self.link.inbox, waiter)

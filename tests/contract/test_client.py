@@ -205,3 +205,15 @@ def test_a_timeout_says_who_has_cancelled(bench: Bench, options: dict[str, Any],
     with pytest.raises(RequestTimeout, match=why) as caught:
         turn.result()
     assert caught.value.dispatch == "sent_no_reply"
+
+
+def test_an_intent_behind_the_end_says_why_it_has_ended(bench: Bench) -> None:
+    agent, session, _peer = bench.session()
+    agent.close()
+    with pytest.raises(
+        LocalProtocolError, match="the connection is over: closed by the owner; make a new one"
+    ) as caught:
+        agent.request("_x/late")
+    assert caught.value.rule == "connection.over"
+    with pytest.raises(LocalProtocolError):
+        session.prompt("late")

@@ -783,6 +783,30 @@ def test_letting_go_without_closing(peer: Peer) -> None:
     assert bounded(peer.at_end)
 
 
+def test_a_session_keeps_its_connection(peer: Peer) -> None:
+    def helper() -> acp_sync.Session:
+        return acp_sync.connect(peer.other, permissions=DENY).open_session("/tmp")
+
+    script = Script(peer.opened)
+    session = helper()
+    script.done()
+    gc.collect()
+    turn = session.prompt("hi")
+    del session
+    gc.collect()
+    prompt = peer.read_method("session/prompt")
+    peer.say("still here")
+    peer.end_turn(prompt)
+    assert turn.text() == "still here"
+    # Nobody collects: that nothing is held any more is enough.
+    gc.disable()
+    try:
+        del turn
+        until(peer.at_end)
+    finally:
+        gc.enable()
+
+
 def test_turn_as_a_context(opened: Opened) -> None:
     _, session, peer = opened
     with session.prompt("hi") as turn:
