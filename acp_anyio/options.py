@@ -20,6 +20,6 @@ if TYPE_CHECKING:
     class ConnectOptions(core.ConnectOptions, total=False):
         """Besides the transport and ``permissions``; see ``connect``."""
 
-        handlers: Mapping[str, Handler] | None
-        elicitation: Mapping[str, Callable[[ElicitationRequested], Awaitable[Answer] | Answer]] | None
+        handlers: core.Handlers[Awaitable[Result] | Result] | Mapping[str, Handler] | None
+        elicitation: Mapping[core.ElicitationMode, Callable[[ElicitationRequested], Awaitable[Answer] | Answer]] | None
         on_snapshot: Callable[[dict[str, object], int], Awaitable[None] | None] | None

@@ -51,10 +51,12 @@ from .state import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Final
 
     from .connection import AnySession, JsonObject
     from .events import Event, PermissionOption
     from .limits import Limits
+    from .options import CancelThen, OnIdle
     from .turns import Admission
 
 # Content blocks of a prompt that an agent has to advertise; text and resource_link are always taken.
@@ -68,10 +70,10 @@ ELICITATION_MODES = {"form": Gate("object", "elicitation", "form"), "url": Gate(
 # Origins in a usage update that mark the end of a cycle without a prompt (client rule C4).
 CYCLE_ORIGINS = frozenset({"task-notification", "peer", "coordinator", "observer", "observer-activity"})
 
-CLOSE_SESSION = "close_session"
-CLOSE = "close"
+CLOSE_SESSION: Final = "close_session"
+CLOSE: Final = "close"
 THEN = (REPORT, CLOSE_SESSION, CLOSE)
-CANCEL = "cancel"
+CANCEL: Final = "cancel"
 ON_IDLE = (REPORT, CANCEL)
 # What asked for a cancel, for people.
 CANCELLED_BY = {"owner": "by its owner", "deadline": "past its deadline", "idle": "for its silence"}
@@ -183,7 +185,7 @@ class ClientConnection(ReattachingClient):
         deadline: float | None = None,
         idle_timeout: float | None = None,
         pending_tool_grace: float = 600.0,
-        on_idle: str = REPORT,
+        on_idle: OnIdle = REPORT,
         meta: Mapping[str, object] | None = None,
         token: object = None,
     ) -> int:
@@ -274,7 +276,7 @@ class ClientConnection(ReattachingClient):
         self._turns_refused = self._hands_over = True
 
     def cancel_turn(
-        self, session: Session | str, *, deadline: float = 2.0, then: str = REPORT, close_deadline: float = 10.0
+        self, session: Session | str, *, deadline: float = 2.0, then: CancelThen = REPORT, close_deadline: float = 10.0
     ) -> None:
         """Cancel the turn of a session, as one operation (client rule P8).
 

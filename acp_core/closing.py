@@ -19,11 +19,13 @@ from .state import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Final
 
     from .client import ClientConnection
+    from .options import StepNeeds
 
-SETTLED = "settled"
-SUCCESS = "success"
+SETTLED: Final = "settled"
+SUCCESS: Final = "success"
 # The steps that closing an agent has by itself.
 CANCEL = "cancel"
 AGENT = "agent"
@@ -220,7 +222,7 @@ class ClosingPlan:
         name: str,
         *,
         after: str | Sequence[str] = (),
-        needs: str = SETTLED,
+        needs: StepNeeds = SETTLED,
         within: float = 2.0,
         best_effort: bool = False,
     ) -> None:
@@ -413,7 +415,7 @@ class AgentClosing:
         self.plan.add(AGENT, after=[CANCEL], within=grace.total)
 
     def add(
-        self, step: Callable[[], object], name: str | None, after: str | Sequence[str], needs: str, within: float
+        self, step: Callable[[], object], name: str | None, after: str | Sequence[str], needs: StepNeeds, within: float
     ) -> str:
         """Add a step of the owner. Without a name it gets the function's, with a number where that is taken.
 

@@ -30,10 +30,10 @@ from .state import CLOSED, CONNECTION, FENCED, NEW, OPEN, OVERDUE, allows, move
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Unpack
+    from typing import Final, Unpack
 
     from .connection import JsonObject
-    from .options import ConnectionOptions
+    from .options import ConnectionOptions, ReplayChoice
     from .sessions import Turn
 
 MCP_GATES = {"http": Gate("bool", "mcpCapabilities", "http"), "sse": Gate("bool", "mcpCapabilities", "sse")}
@@ -43,8 +43,8 @@ DIRECTORIES_GATE = Gate("object", "sessionCapabilities", "additionalDirectories"
 END_OF_IDS = 2**53
 
 UNATTENDED = "unattended"
-REPORT = "report"
-DISCARD = "discard"
+REPORT: Final = "report"
+DISCARD: Final = "discard"
 
 
 class OpeningClient(Connection):
@@ -135,7 +135,7 @@ class OpeningClient(Connection):
         auth: str | None = None,
         model: str | None = None,
         config: Mapping[str, str | bool] | None = None,
-        replay: str = DISCARD,
+        replay: ReplayChoice = DISCARD,
         replay_quiet: float = 0.25,
         replay_max: float = 10.0,
         fresh_if_refused: bool = False,

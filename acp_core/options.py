@@ -5,12 +5,44 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Protocol, Required, TypedDict
+    from typing import Generic, Literal, Protocol, Required, TypeAlias, TypedDict, TypeVar
 
     from .closing import Grace
-    from .events import Event, RequestReceived
+    from .events import (
+        CreateTerminalRequested,
+        Event,
+        KillTerminalRequested,
+        ReadTextFileRequested,
+        ReleaseTerminalRequested,
+        RequestReceived,
+        TerminalOutputRequested,
+        WaitForTerminalExitRequested,
+        WriteTextFileRequested,
+    )
     from .limits import Limits
     from .methods import MethodTable
+
+    # Words that an argument may be. A misspelt one is a type error, and refused when it is given.
+    ReplayChoice: TypeAlias = Literal["discard", "report"]
+    OnIdle: TypeAlias = Literal["report", "cancel"]
+    CancelThen: TypeAlias = Literal["report", "close_session", "close"]
+    StepNeeds: TypeAlias = Literal["settled", "success"]
+    ElicitationMode: TypeAlias = Literal["form", "url"]
+    Verdict: TypeAlias = Literal["allow", "ask", "deny"]
+
+    Result = TypeVar("Result")
+
+    class Handlers(TypedDict, Generic[Result], total=False):
+        """What serves the requests of the method table, each with its own event. Handlers of extensions, and those of
+        any request, are a mapping of names to functions of a RequestReceived."""
+
+        fs_read_text_file: Callable[[ReadTextFileRequested], Result]
+        fs_write_text_file: Callable[[WriteTextFileRequested], Result]
+        terminal_create: Callable[[CreateTerminalRequested], Result]
+        terminal_output: Callable[[TerminalOutputRequested], Result]
+        terminal_wait_for_exit: Callable[[WaitForTerminalExitRequested], Result]
+        terminal_kill: Callable[[KillTerminalRequested], Result]
+        terminal_release: Callable[[ReleaseTerminalRequested], Result]
 
     class Workspace(Protocol):
         """What serves files and terminals of this machine, for one connection. Its functions block."""
@@ -45,7 +77,7 @@ if TYPE_CHECKING:
         auth: str | None
         model: str | None
         config: Mapping[str, str | bool] | None
-        replay: str
+        replay: ReplayChoice
         replay_quiet: float
         replay_max: float
         fresh_if_refused: bool
@@ -60,7 +92,7 @@ if TYPE_CHECKING:
         deadline: float | None
         idle_timeout: float | None
         pending_tool_grace: float
-        on_idle: str
+        on_idle: OnIdle
         meta: Mapping[str, object] | None
 
     class ConnectOptions(TypedDict, total=False):

@@ -7,12 +7,14 @@ from .errors import check_duration, check_type
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Final
 
     from .events import PermissionOption
+    from .options import Verdict
 
-ALLOW = "allow"
-ASK = "ask"
-DENY = "deny"
+ALLOW: Final = "allow"
+ASK: Final = "ask"
+DENY: Final = "deny"
 # From lenient to strict; a merge takes the stricter.
 VERDICTS = (ALLOW, ASK, DENY)
 DEFAULT = "default"
@@ -41,9 +43,9 @@ class Policy:
     __slots__ = ("_merged", "always", "ask_deadline", "rules")
 
     def __init__(
-        self, rules: Mapping[str, str] | None = None, *, always: bool = False, ask_deadline: float = 300.0
+        self, rules: Mapping[str, Verdict] | None = None, *, always: bool = False, ask_deadline: float = 300.0
     ) -> None:
-        self.rules: dict[str, str] = {}
+        self.rules: dict[str, Verdict] = {}
         for key, verdict in (rules or {}).items():
             check_type("a policy's key", key, str, "a str")
             self.rules[key] = verdict if verdict in VERDICTS else DENY
@@ -56,7 +58,7 @@ class Policy:
     def __repr__(self) -> str:
         return f"Policy({self.rules!r}, always={self.always!r}, ask_deadline={self.ask_deadline!r})"
 
-    def verdict(self, title: str | None, kind: str | None) -> str:
+    def verdict(self, title: str | None, kind: str | None) -> Verdict:
         """The verdict for a tool call with this title and kind."""
         rules = self.rules
         if title in rules:
@@ -108,5 +110,5 @@ class Policy:
         return None
 
 
-def _stricter(one: str, other: str) -> str:
+def _stricter(one: Verdict, other: Verdict) -> Verdict:
     return max(one, other, key=VERDICTS.index)

@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from acp_core.elicitation import Answer
 
     Ask: TypeAlias = Callable[[PermissionRequested], PermissionOption | str | None]
-    Handler: TypeAlias = Callable[[RequestReceived], Mapping[str, object] | None]
+    Result: TypeAlias = Mapping[str, object] | None
+    Handler: TypeAlias = Callable[[RequestReceived], Result]
 
     class ConnectOptions(core.ConnectOptions, total=False):
         """Besides the transport and ``permissions``; see ``connect``."""
 
-        handlers: Mapping[str, Handler] | None
-        elicitation: Mapping[str, Callable[[ElicitationRequested], Answer]] | None
+        handlers: core.Handlers[Result] | Mapping[str, Handler] | None
+        elicitation: Mapping[core.ElicitationMode, Callable[[ElicitationRequested], Answer]] | None
         on_snapshot: Callable[[dict[str, object], int], None] | None

@@ -35,14 +35,13 @@ if TYPE_CHECKING:
     from ..inbox import Channel
     from ..limits import Limits
     from ..methods import MethodTable
-    from ..options import OpenOptions, PromptOptions, Workspace
+    from ..options import CancelThen, ElicitationMode, OpenOptions, PromptOptions, StepNeeds, Workspace
     from ..schema import Notification, Request
     from ..sessions import Session
     from . import Ask, Closer, JsonObject, Link, Process, T
     from . import P as Params
     from . import Waiter as AnyWaiter
 
-    Handlers: TypeAlias = Mapping[str, Callable[[RequestReceived], object]]
     Keep: TypeAlias = Callable[[int], Callable[[], object] | None]
 
     class Blocking(Protocol):
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
 WaiterT = TypeVar("WaiterT", bound="AnyWaiter")
 SessionT = TypeVar("SessionT", bound="SessionFront[Any, Any]")
 TurnT = TypeVar("TurnT")
+NameT = TypeVar("NameT", bound=str)
 
 # The key of the one request that has an argument of its own besides permissions.
 ELICITATION = "elicitation_create"
@@ -90,8 +90,8 @@ class ClientSetup(Generic[WaiterT]):
         permissions: object,
         *,
         blocking: Blocking = as_it_is,
-        handlers: Handlers | None = None,
-        elicitation: Mapping[str, Callable[[ElicitationRequested], object]] | None = None,
+        handlers: Mapping[str, object] | None = None,
+        elicitation: Mapping[ElicitationMode, Callable[[ElicitationRequested], object]] | None = None,
         on_snapshot: Callable[[dict[str, object], int], object] | None = None,
         capabilities: Mapping[str, object] | None = None,
         info: Mapping[str, object] | None = None,
@@ -122,10 +122,13 @@ class ClientSetup(Generic[WaiterT]):
         self.workspace = workspace
         self.join = blocking(workspace.join) if workspace is not None else None
         served = workspace.handlers if workspace is not None else {}
-        self.handlers = {**{key: blocking(handler) for key, handler in served.items()}, **(handlers or {})}
+        self.handlers: dict[str, Callable[..., object]] = {
+            **{key: blocking(handler) for key, handler in served.items()},
+            **functions("handlers", handlers or {}),
+        }
         derived = methods.advertised(self.handlers)
         if elicitation is not None:
-            self.handlers[ELICITATION] = partial(elicit, elicitation)
+            self.handlers[ELICITATION] = partial(elicit, functions("elicitation", elicitation))
             derived["elicitation"] = elicitation_capabilities(elicitation)
         self.elicits = elicitation is not None
         self.connection = ClientConnection(
@@ -150,6 +153,20 @@ class ClientSetup(Generic[WaiterT]):
             self.attached.append((handle, prompt_id, token.channel, one))
 
 
+def functions(argument: str, given: Mapping[NameT, object]) -> dict[str, Callable[..., object]]:
+    """The owner's functions by their names.
+
+    Raises:
+        TypeError: it is no mapping of names to functions.
+    """
+    found: dict[str, Callable[..., object]] = {}
+    for name, function in given.items():
+        if not callable(function):
+            raise TypeError(f"{argument}[{name!r}] must be callable, not {type(function).__name__}")
+        found[name] = function
+    return found
+
+
 def extension_names(handlers: Mapping[str, object], methods: MethodTable, extensions: Iterable[str]) -> tuple[str, ...]:
     """The extensions to serve: those named, and those that have a handler.
 
@@ -172,7 +189,7 @@ def extension_names(handlers: Mapping[str, object], methods: MethodTable, extens
     return tuple(found)
 
 
-def elicit(modes: Mapping[str, Callable[[ElicitationRequested], object]], event: RequestReceived) -> object:
+def elicit(modes: Mapping[str, Callable[..., object]], event: RequestReceived) -> object:
     """One handler for the callbacks of all modes. The core lets no other mode through."""
     assert isinstance(event, ElicitationRequested)
     return modes[event.mode](event)
@@ -287,7 +304,7 @@ class TurnFront(Generic[WaiterT, SessionT]):
         """How many events of the turn were discarded because nobody read them: after ``detach``, or by ``result``."""
         return self.channel.discarded
 
-    def cancel(self, *, deadline: float = 2.0, then: str = "report") -> None:
+    def cancel(self, *, deadline: float = 2.0, then: CancelThen = "report") -> None:
         """Cancel this turn (see ``ClientConnection.cancel_turn``): it still ends by itself, so read on. Does not wait.
         One that is over is left alone. It ends with the stop reason ``"cancelled"``, or with the agent's own when that
         was quicker; so does one whose prompt had not left: then nothing was written, and ``cancel_error`` says it.
@@ -337,7 +354,7 @@ class TurnFront(Generic[WaiterT, SessionT]):
             )
         return "".join(self._read)
 
-    def _cancel(self, deadline: float, then: str) -> None:
+    def _cancel(self, deadline: float, then: CancelThen) -> None:
         handle = self.session.handle
         if handle.turn is not None and handle.turn.prompt_id == self.prompt_id:
             self.session.connection.cancel_turn(handle, deadline=deadline, then=then)
@@ -384,7 +401,7 @@ class SessionFront(Generic[WaiterT, TurnT]):
         prompt_id = self.link.call(self.connection.prompt, self.handle, content, token=token, **options)
         return self._turn(prompt_id, token.channel, waiter)
 
-    def cancel(self, *, deadline: float = 2.0, then: str = "report") -> None:
+    def cancel(self, *, deadline: float = 2.0, then: CancelThen = "report") -> None:
         """Cancel whatever turn the session has (see ``ClientConnection.cancel_turn``). Does not wait for its end.
 
         Raises:
@@ -506,7 +523,7 @@ class AgentFront(Generic[WaiterT, SessionT, TurnT]):
         *,
         name: str | None = None,
         after: str | Sequence[str] = AGENT_STEP,
-        needs: str = SETTLED,
+        needs: StepNeeds = SETTLED,
         within: float = 10.0,
     ) -> str:
         """Hang a step on ``close``, for a resource that must be let go of with the agent. See docs/closing.md.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -35,6 +36,9 @@ from tests.core.helpers import (
 )
 from tests.spec.requirements import requirement
 
+if TYPE_CHECKING:
+    from acp_core.options import CancelThen
+
 CLOSE = V1["session_close"].wire
 CANCEL = V1["session_cancel"].wire
 
@@ -44,7 +48,7 @@ def methods(driver: ClientDriver) -> list[object]:
     return [message.get("method") for message in driver.sent()]
 
 
-def fenced(then: str = "report", **how: object) -> tuple[ClientDriver, object, list[Event]]:
+def fenced(then: CancelThen = "report", **how: object) -> tuple[ClientDriver, object, list[Event]]:
     """A turn that was cancelled and not answered in time: its driver, the prompt's id, and what the timeout led to."""
     driver, session, id = prompting_client()
     driver.conn.cancel_turn(session, then=then, **how)  # type: ignore[arg-type]  # passed through
@@ -234,7 +238,7 @@ def test_P17_a_turn_is_cancelled_once_and_the_first_reason_stays() -> None:
         ("close_session", "close", "over"),
     ],
 )
-def test_P17_a_second_call_may_only_choose_a_stronger_end(first: str, second: str, end: str) -> None:
+def test_P17_a_second_call_may_only_choose_a_stronger_end(first: CancelThen, second: CancelThen, end: str) -> None:
     driver, session, _ = prompting_client()
     driver.conn.cancel_turn(session, then=first)
     driver.conn.cancel_turn(session, then=second)
@@ -313,5 +317,5 @@ def test_every_wait_of_a_cancel_is_bounded(name: str) -> None:
         with pytest.raises(LocalProtocolError, match=name):
             driver.conn.cancel_turn(session, **{name: number})  # type: ignore[arg-type]  # one of the two
     with pytest.raises(LocalProtocolError, match="then"):
-        driver.conn.cancel_turn(session, then="shout")
+        driver.conn.cancel_turn(session, then="shout")  # type: ignore[arg-type]  # wrong on purpose
     assert (session.state, driver.sent()) == ("prompting", [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -70,6 +71,9 @@ from tests.core.helpers import (
     update,
 )
 from tests.spec.requirements import requirement
+
+if TYPE_CHECKING:
+    from acp_core.options import CancelThen
 
 LOADS: Message = {"loadSession": True}
 MODES: Message = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "code", "name": "C"}]}
@@ -1122,7 +1126,7 @@ def test_a_prompts_deadline_cancels_its_turn() -> None:
 # ── Cancelling ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def cancelling(then: str = "report") -> tuple[ClientDriver, Session, int]:
+def cancelling(then: CancelThen = "report") -> tuple[ClientDriver, Session, int]:
     driver, session, id = prompting_client()
     driver.conn.cancel_turn(session, then=then)
     assert [message["method"] for message in driver.sent()] == ["session/cancel"]
@@ -1171,7 +1175,7 @@ def test_a_cancel_between_turns_is_written_and_that_is_all() -> None:
     assert (driver.drain(), session.state, driver.conn.next_deadline()) == ([], "idle", None)
 
 
-def fenced(then: str = "report") -> tuple[ClientDriver, Session, int]:
+def fenced(then: CancelThen = "report") -> tuple[ClientDriver, Session, int]:
     driver, session, id = cancelling(then)
     failed, fence = driver.wait(2.0)
     assert isinstance(failed, TurnFailed)

@@ -134,7 +134,7 @@ CLIENT_CALLS: list[tuple[str, Callable[[ClientConnection], object]]] = [
     ("open model type", lambda c: c.open_session(CWD, model=5)),  # type: ignore[arg-type]
     ("open config type", lambda c: c.open_session(CWD, config=5)),  # type: ignore[arg-type]
     ("open config value", lambda c: c.open_session(CWD, config={"a": 5})),  # type: ignore[dict-item]
-    ("open replay", lambda c: c.open_session(CWD, replay="maybe")),
+    ("open replay", lambda c: c.open_session(CWD, replay="maybe")),  # type: ignore[arg-type]
     ("open quiet", lambda c: c.open_session(CWD, replay_quiet=None)),  # type: ignore[arg-type]
     ("open step deadline", lambda c: c.open_session(CWD, step_deadline=-1)),
     ("open relative directory", lambda c: c.open_session(CWD, additional_directories=["a"])),
@@ -166,7 +166,7 @@ CLIENT_CALLS: list[tuple[str, Callable[[ClientConnection], object]]] = [
     ("cancel no session", lambda c: c.cancel_turn("nope")),
     ("cancel session type", lambda c: c.cancel_turn(None)),  # type: ignore[arg-type]
     ("cancel deadline", lambda c: c.cancel_turn("s1", deadline=0)),
-    ("cancel then", lambda c: c.cancel_turn("s1", then="explode")),
+    ("cancel then", lambda c: c.cancel_turn("s1", then="explode")),  # type: ignore[arg-type]
     ("close session", lambda c: c.close_session("s1")),
     ("close no session", lambda c: c.close_session("nope")),
     ("close deadline", lambda c: c.close_session("s1", deadline=-1)),

@@ -59,7 +59,8 @@ def ask(driver: ClientDriver, id: object = "p", **tool_call: object) -> Permissi
     ],
 )
 def test_the_most_specific_key_wins(rules: dict[str, str], title: str | None, kind: str | None, verdict: str) -> None:
-    assert Policy(rules).verdict(title, kind) == verdict
+    # What is no verdict may come from a file.
+    assert Policy(rules).verdict(title, kind) == verdict  # type: ignore[arg-type]  # wrong on purpose
 
 
 def options(*kinds: str) -> tuple[PermissionOption, ...]:

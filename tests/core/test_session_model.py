@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -44,6 +45,9 @@ from tests.core.helpers import (
     result,
     update,
 )
+
+if TYPE_CHECKING:
+    from acp_core.options import OnIdle, ReplayChoice
 
 QUIET = 0.25
 TURN = 20.0
@@ -86,7 +90,7 @@ class SessionModel(RuleBasedStateMachine):
         replay=st.sampled_from(("discard", "report")),
         can=st.sampled_from(("load", "load", "resume", "both", "none")),
     )
-    def start(self, replay: str, can: str) -> None:
+    def start(self, replay: ReplayChoice, can: str) -> None:
         self.replay = replay
         self.can_load, self.can_resume = can in ("load", "both"), can in ("resume", "both")
         self.agent = Agent()
@@ -266,7 +270,7 @@ class SessionModel(RuleBasedStateMachine):
         silence=st.sampled_from((None, 0.5, 5.0)),
         on_idle=st.sampled_from(("report", "cancel")),
     )
-    def prompt(self, pick: int, deadline: float, silence: float | None, on_idle: str) -> None:
+    def prompt(self, pick: int, deadline: float, silence: float | None, on_idle: OnIdle) -> None:
         idle = self.free()
         id = self.conn.prompt(idle[pick % len(idle)], "hi", deadline=deadline, idle_timeout=silence, on_idle=on_idle)
         self.bounds[id] = self.now + deadline + CANCEL

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,9 +21,12 @@ from acp_core import (
 )
 from tests.core.helpers import ClientDriver, chunk, idle_client, names, one, only, permission, request, result, update
 
+if TYPE_CHECKING:
+    from acp_core.options import OnIdle
+
 
 def watched(
-    idle_timeout: float = 10.0, pending_tool_grace: float = 100.0, on_idle: str = "report", **how: object
+    idle_timeout: float = 10.0, pending_tool_grace: float = 100.0, on_idle: OnIdle = "report", **how: object
 ) -> tuple[ClientDriver, Session, int]:
     """A running turn whose silence is looked after; its prompt left at 100.0."""
     driver, session = idle_client(**how)  # type: ignore[arg-type]  # passed through

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import cache
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +13,9 @@ from acp_core import ClientConnection, Event, ReplayDiscarded, Session, SessionR
 from acp_core.transcript import Transcript
 from tests.corpus.recordings import Line, recordings
 from tests.corpus.replay import compile_script, play
+
+if TYPE_CHECKING:
+    from acp_core.options import ReplayChoice
 
 TRANSCRIPT = (
     "user_message_chunk",
@@ -149,7 +153,7 @@ def orders(found: Reopening) -> Iterator[list[str]]:
 @pytest.mark.parametrize("name", REOPENED)
 @pytest.mark.parametrize("replay", ["discard", "report"])
 @pytest.mark.parametrize("whole", [True, False], ids=["one read", "line by line"])
-def test_the_stored_transcript_is_the_same_in_every_order(name: str, replay: str, whole: bool) -> None:
+def test_the_stored_transcript_is_the_same_in_every_order(name: str, replay: ReplayChoice, whole: bool) -> None:
     found = reopenings()[name]
     tails = [line.raw for line in recordings()[name].lines[found.end :] if line.by_agent]
     turn = [raw for raw in tails if read(raw).get("method") == "session/update"]

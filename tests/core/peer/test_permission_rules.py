@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from acp_core import (
@@ -40,6 +42,9 @@ from tests.core.helpers import (
     update,
 )
 from tests.spec.requirements import requirement
+
+if TYPE_CHECKING:
+    from acp_core.options import CancelThen, Verdict
 
 CANCELLED: Message = {"outcome": {"outcome": "cancelled"}}
 
@@ -109,7 +114,9 @@ def test_P1_every_request_is_answered_exactly_once() -> None:
 
 
 def test_P2_the_most_specific_key_of_the_policy_counts_on_the_merged_tool_call() -> None:
-    policy = Policy({"Bash": "allow", "execute": "deny", "default": "ask", "edit": "perhaps"})
+    policy = Policy(
+        {"Bash": "allow", "execute": "deny", "default": "ask", "edit": "perhaps"}  # type: ignore[dict-item]  # wrong on purpose
+    )
     assert verdicts(
         policy,
         permission(0, "s1", title="Bash", kind="execute"),
@@ -139,7 +146,7 @@ def test_P3_only_what_was_offered_is_chosen_and_always_only_on_purpose() -> None
     once, always, no, never = (option(kind) for kind in ("allow_once", "allow_always", "reject_once", "reject_always"))
     twin = {**once, "optionId": "twin"}
     odd = option("allow_for_a_day")
-    cases: list[tuple[str, bool, list[Message], Message]] = [
+    cases: list[tuple[Verdict, bool, list[Message], Message]] = [
         ("allow", False, [always, once, no], selected("id of allow_once")),
         ("allow", False, [always, no], CANCELLED),
         ("allow", True, [no, always], selected("id of allow_always")),
@@ -249,7 +256,7 @@ def test_P7_policies_merge_to_the_stricter_and_a_check_names_what_widens() -> No
     assert Policy({"default": "deny"}).widened_by(Policy({})) == "default"
     assert Policy({"Rm": "deny", "default": "allow"}).widened_by(Policy({"default": "allow"})) == "Rm"
     assert Policy({}).widened_by(Policy({"default": "deny"})) is None
-    assert Policy({}).widened_by(Policy({"default": "nonsense"})) is None
+    assert Policy({}).widened_by(Policy({"default": "nonsense"})) is None  # type: ignore[dict-item]  # wrong on purpose
     # A title hides a kind: neither policy's more specific key widens what the other says of the kind.
     kinds, titles = Policy({"execute": "deny", "default": "allow"}), Policy({"Bash": "allow", "execute": "deny"})
     assert kinds.widened_by(titles) == "Bash"
@@ -346,7 +353,11 @@ def test_P8_cancel_is_one_operation_with_one_of_four_ends() -> None:
     assert names(driver.feed(result(prompt, {"stopReason": "cancelled"}))) == ["AnswerUnmatched", "FenceLifted"]
     assert session.state == "idle"
     # What happens at the fence is an argument.
-    for then, method, state in (("close_session", "session/close", "closing"), ("close", None, "closed")):
+    ends: list[tuple[CancelThen, str | None, str]] = [
+        ("close_session", "session/close", "closing"),
+        ("close", None, "closed"),
+    ]
+    for then, method, state in ends:
         driver, session, _ = prompting_client()
         driver.conn.cancel_turn(session, deadline=1.0, then=then)
         driver.sent()
