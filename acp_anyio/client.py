@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import secrets
 from contextlib import asynccontextmanager
 from functools import partial
@@ -13,7 +14,15 @@ import anyio
 import anyio.lowlevel
 
 from acp_core import AgentMessageChunk, ConsumerTooSlow, SessionFailed, TurnEnded, TurnFailed
-from acp_core.front.client import AgentFront, ClientSetup, SessionFront, TurnFront
+from acp_core.front.client import (
+    OPEN_OPTIONS,
+    SETUP_OPTIONS,
+    AgentFront,
+    ClientSetup,
+    SessionFront,
+    TurnFront,
+    check_options,
+)
 
 from .closing import Closer
 from .connection import Link, Waiter
@@ -68,8 +77,8 @@ async def connect(
             ElicitationRequested that returns what ``acp_core.elicitation_result`` takes. The modes are advertised.
         workspace: files and terminals of this machine to serve; for this connection only, whose end ends its commands.
         limits, methods, extensions, codec: as ``ClientConnection``.
-        on_event: told, in order, every event that nothing else consumes. Without it a HandlerFailed is printed to
-            stderr.
+        on_event: a plain function, told, in order, every event that nothing else consumes. Without it a HandlerFailed
+            is printed to stderr.
         close_grace: how long each wait of closing may take: a Grace, or seconds for all of them.
         pause_at, full_at: bytes of unread updates at which reading pauses while nobody waits for an answer, and at
             which those who wait get ConsumerTooSlow.
@@ -83,13 +92,16 @@ async def connect(
     Raises:
         TypeError, LocalProtocolError: an argument is wrong.
     """
-    agent = Agent(client_setup(permissions, **options), transport, None)
+    agent = Agent(client_setup("connect", permissions, **options), transport, None)
     async with agent._block():
         yield agent
 
 
-def client_setup(permissions: Policy | Ask, **options: Unpack[ConnectOptions]) -> ClientSetup[Waiter]:
-    """Check the arguments of ``connect``, before there is a transport. Raises as it does."""
+def client_setup(caller: str, permissions: Policy | Ask, **options: Unpack[ConnectOptions]) -> ClientSetup[Waiter]:
+    """Check the arguments of ``connect``, before there is a transport. Raises as it does, in the name of ``caller``."""
+    check_options(caller, SETUP_OPTIONS, options)
+    if inspect.iscoroutinefunction(options.get("on_event")):
+        raise TypeError("on_event must be a plain function: it is told events in order, and awaited by nobody")
     return ClientSetup(Waiter, secrets.token_hex(8), permissions, blocking=threaded, **options)
 
 
@@ -139,6 +151,7 @@ class Agent(AgentFront[Waiter, "Session", "Turn"]):
             RequestError, RequestTimeout, ConnectionClosed, RemoteProtocolError: a step of opening has failed.
             TypeError, LocalProtocolError: an argument is wrong, or the agent cannot do what was asked for.
         """
+        check_options("open_session", OPEN_OPTIONS, options)
         waiter = Waiter()
         handle = self.link.call(self._open, fspath(cwd), waiter, options)
         try:

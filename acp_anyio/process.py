@@ -16,6 +16,7 @@ import anyio
 from anyio.streams.stapled import StapledByteStream
 
 from acp_core import AgentExited, AgentNotStarted, ConnectionClosed, Grace
+from acp_core.front.client import check_command
 
 from .client import Agent, client_setup
 
@@ -246,7 +247,8 @@ async def open_agent(
         AgentNotStarted: the command cannot be run.
         TypeError, LocalProtocolError: an argument is wrong.
     """
-    setup = client_setup(permissions, **options)
+    check_command(command)
+    setup = client_setup("open_agent", permissions, **options)
     process = await AgentProcess.start(command, cwd=cwd, env=env, on_stderr=on_stderr, grace=setup.grace)
     agent = Agent(setup, process.stream, process)
     async with agent._block():

@@ -170,6 +170,9 @@ class Connection:
         codec: Callable[[str], object] | None = None,
     ) -> None:
         check_type("nonce", nonce, str, "a str")
+        check_type("methods", methods, MethodTable, "a MethodTable")
+        if limits is not None:
+            check_type("limits", limits, Limits, "a Limits or None")
         if codec is not None and not callable(codec):
             raise TypeError(f"codec must be a function from str to a value, not {type(codec).__name__}")
         if role not in (CLIENT, AGENT):

@@ -46,6 +46,8 @@ class Policy:
         self, rules: Mapping[str, Verdict] | None = None, *, always: bool = False, ask_deadline: float = 300.0
     ) -> None:
         self.rules: dict[str, Verdict] = {}
+        if rules is not None and not hasattr(rules, "items"):
+            raise TypeError(f"rules must be a mapping of keys to verdicts, not {type(rules).__name__}")
         for key, verdict in (rules or {}).items():
             check_type("a policy's key", key, str, "a str")
             self.rules[key] = verdict if verdict in VERDICTS else DENY

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, TypeVar, overload
 from acp_core import AgentMessageChunk, ConsumerTooSlow, Grace, SessionFailed, TurnEnded, TurnFailed
 from acp_core.closing import AGENT as AGENT_STEP
 from acp_core.errors import ACPError
-from acp_core.front.client import AgentFront, ClientSetup, SessionFront, TurnFront
+from acp_core.front.client import (
+    OPEN_OPTIONS,
+    SETUP_OPTIONS,
+    AgentFront,
+    ClientSetup,
+    SessionFront,
+    TurnFront,
+    check_options,
+)
 from acp_core.state import STEP_DONE
 
 from .closing import Closer
@@ -237,6 +245,7 @@ class Agent(AgentFront[Waiter, Session, Turn]):
             TypeError, LocalProtocolError: an argument is wrong, or the agent cannot do what was asked for.
             RequestError, RequestTimeout, RemoteProtocolError, ConnectionClosed: a step was refused or not answered.
         """
+        check_options("open_session", OPEN_OPTIONS, options)
         waiter = Waiter()
         handle = self.link.call(self._open, os.fspath(cwd), waiter, options)
         try:
@@ -353,11 +362,12 @@ def connect(transport: Connectable, *, permissions: Policy | Ask, **options: Unp
     Raises:
         TypeError, LocalProtocolError: an argument is wrong.
     """
-    return Agent(client_setup(permissions, **options), transport, None)
+    return Agent(client_setup("connect", permissions, **options), transport, None)
 
 
-def client_setup(permissions: Policy | Ask, **options: Unpack[ConnectOptions]) -> ClientSetup[Waiter]:
-    """Check the arguments of ``connect``, before there is a transport. Raises as it does."""
+def client_setup(caller: str, permissions: Policy | Ask, **options: Unpack[ConnectOptions]) -> ClientSetup[Waiter]:
+    """Check the arguments of ``connect``, before there is a transport. Raises as it does, in the name of ``caller``."""
+    check_options(caller, SETUP_OPTIONS, options)
     return ClientSetup(Waiter, secrets.token_hex(8), permissions, **options)
 
 

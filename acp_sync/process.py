@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from acp_core import AgentExited, AgentNotStarted, ConnectionClosed, Grace, Policy
+from acp_core.front.client import check_command
 
 from .client import Agent, client_setup
 from .connection import JOIN, join
@@ -267,7 +268,8 @@ def open_agent(
         AgentNotStarted: the process cannot be started.
         TypeError, LocalProtocolError: an argument is wrong.
     """
-    setup = client_setup(permissions, **options)
+    check_command(command)
+    setup = client_setup("open_agent", permissions, **options)
     process = Process(command, cwd=cwd, env=env, on_stderr=on_stderr, grace=setup.grace)
     try:
         return Agent(setup, process.transport, process)

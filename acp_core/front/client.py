@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -10,7 +10,7 @@ from ..client import CYCLE_ORIGINS, ClientConnection
 from ..closing import AGENT as AGENT_STEP
 from ..closing import SETTLED, Grace
 from ..elicitation import elicitation_capabilities, elicitation_result
-from ..errors import ACPError, local, not_served
+from ..errors import ACPError, check_type, local, not_served
 from ..events import (
     AgentMessageChunk,
     ConnectionOver,
@@ -20,13 +20,13 @@ from ..events import (
     RequestReceived,
 )
 from ..inbox import MIB, Inbox, TurnToken
-from ..methods import AGENT, NOTIFICATION_KIND, V1
+from ..methods import AGENT, NOTIFICATION_KIND, V1, MethodTable
 from ..permissions import DENY, Policy
 from ..state import OVER
 from . import plain_dict, wire_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
     from typing import Protocol, TypeAlias, Unpack
 
     from ..closing import ClosingPlan
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from ..events import Event
     from ..inbox import Channel
     from ..limits import Limits
-    from ..methods import MethodTable
     from ..options import CancelThen, ElicitationMode, OpenOptions, PromptOptions, StepNeeds, Workspace
     from ..schema import Notification, Request
     from ..sessions import Session
@@ -110,6 +109,22 @@ class ClientSetup(Generic[WaiterT]):
         tail_quiet: float = 0.5,
         tail_max: float = 10.0,
     ) -> None:
+        for name, value in (
+            ("handlers", handlers),
+            ("elicitation", elicitation),
+            ("capabilities", capabilities),
+            ("info", info),
+            ("restore", restore),
+        ):
+            if value is not None and not isinstance(value, Mapping):
+                raise TypeError(f"{name} must be a mapping or None, not {type(value).__name__}")
+        for name, function in (("on_event", on_event), ("on_snapshot", on_snapshot)):
+            if function is not None and not callable(function):
+                raise TypeError(f"{name} must be callable or None, not {type(function).__name__}")
+        if workspace is not None and not all(hasattr(workspace, name) for name in ("handlers", "close", "join")):
+            raise TypeError(f"workspace must be a Workspace or None, not {type(workspace).__name__}")
+        # It is asked before the connection is made, which would refuse it, too.
+        check_type("methods", methods, MethodTable, "a MethodTable")
         policy = permissions if isinstance(permissions, Policy) else None
         self.ask: Callable[[PermissionRequested], object] | None = None
         if policy is None:
@@ -153,6 +168,31 @@ class ClientSetup(Generic[WaiterT]):
             self.attached.append((handle, prompt_id, token.channel, one))
 
 
+# What the bindings pass on.
+SETUP_OPTIONS = frozenset(ClientSetup.__init__.__kwdefaults__ or ()) - {"blocking"}
+OPEN_OPTIONS = frozenset(ClientConnection.open_session.__kwdefaults__ or ()) - {"token"}
+PROMPT_OPTIONS = frozenset(ClientConnection.prompt.__kwdefaults__ or ()) - {"token"}
+
+
+def check_options(caller: str, known: frozenset[str], options: Mapping[str, object]) -> None:
+    """Refuse an option that there is not, in the name of the function that was called.
+
+    Raises:
+        TypeError: there is one.
+    """
+    for name in options:
+        if name not in known:
+            raise TypeError(f"{caller}() got an unexpected keyword argument {name!r}; it takes {sorted(known)}")
+
+
+def check_command(command: object) -> None:
+    """Raises:
+    TypeError: it is neither a str nor a sequence of words.
+    """
+    if not isinstance(command, (str, Sequence)) or isinstance(command, bytes):
+        raise TypeError(f"command must be a str or a sequence of words, not {type(command).__name__}")
+
+
 def functions(argument: str, given: Mapping[NameT, object]) -> dict[str, Callable[..., object]]:
     """The owner's functions by their names.
 
@@ -173,17 +213,20 @@ def extension_names(handlers: Mapping[str, object], methods: MethodTable, extens
     Raises:
         LocalProtocolError: a handler's name is no key that a client serves, and no extension.
     """
-    rows = {row.key: row for row in methods if row.kind != NOTIFICATION_KIND and row.handler != AGENT}
+    asked = PermissionRequested.__name__
+    served = [row for row in methods if row.kind != NOTIFICATION_KIND and row.handler != AGENT]
+    keys = {row.key for row in served if row.event != asked}
     named = (extensions,) if isinstance(extensions, str) else tuple(extensions)
     found = [*named]
     for name in handlers:
-        if name in rows and rows[name].event != PermissionRequested.__name__:
+        if name in keys:
             continue
+        if any(row.key == name for row in served):
+            local("handlers.name", f"no handler can be named {name!r}: who is asked is the argument permissions")
         if name not in named and not name.startswith("_"):
             local(
                 "handlers.name",
-                f"no handler can be named {name!r}: give a key of {sorted(rows)}, or an extension's name "
-                "(permissions have an argument of their own)",
+                f"no handler can be named {name!r}: give a key of {sorted(keys)}, or an extension's name",
             )
         found.append(name)
     return tuple(found)
@@ -396,6 +439,7 @@ class SessionFront(Generic[WaiterT, TurnT]):
             TypeError, LocalProtocolError: an argument is wrong, the session is not idle, or this side has closed.
             ConnectionClosed: the connection has ended otherwise; AgentExited when the agent's process has.
         """
+        check_options("prompt", PROMPT_OPTIONS, options)
         waiter = self.link.waiter()
         token = turn_token(self.link.inbox, waiter)
         prompt_id = self.link.call(self.connection.prompt, self.handle, content, token=token, **options)

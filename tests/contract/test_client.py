@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
+import acp_anyio.client
+import acp_sync.client
 from acp_core import (
     AgentMessageChunk,
     ConsumerTooSlow,
     Limits,
     LocalProtocolError,
     PermissionRequested,
+    Policy,
     ReplayDiscarded,
     RequestError,
     RequestTimeout,
@@ -217,3 +220,65 @@ def test_an_intent_behind_the_end_says_why_it_has_ended(bench: Bench) -> None:
     assert caught.value.rule == "connection.over"
     with pytest.raises(LocalProtocolError):
         session.prompt("late")
+
+
+# ── Arguments that are wrong ────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def awaited(event: object) -> None:
+    """What nobody awaits."""
+
+
+WRONG: list[tuple[dict[str, object], str]] = [
+    ({"onevent": print}, r"open_it\(\) got an unexpected keyword argument 'onevent'"),
+    ({"blocking": print}, "'blocking'"),
+    ({"permissions": 3}, "permissions must be"),
+    ({"workspace": "/tmp"}, "workspace must be a Workspace or None, not str"),
+    ({"limits": {}}, "limits must be a Limits or None, not dict"),
+    ({"methods": "V1"}, "methods must be a MethodTable, not str"),
+    ({"handlers": 3}, "handlers must be a mapping or None, not int"),
+    ({"handlers": {"fs_read_text_file": 3}}, r"handlers\['fs_read_text_file'\] must be callable, not int"),
+    ({"elicitation": {"form": 3}}, r"elicitation\['form'\] must be callable, not int"),
+    ({"restore": "{}"}, "restore must be a mapping or None, not str"),
+    ({"capabilities": []}, "capabilities must be a mapping or None, not list"),
+    ({"on_event": 3}, "on_event must be callable or None, not int"),
+    ({"on_snapshot": 3}, "on_snapshot must be callable or None, not int"),
+]
+
+
+@pytest.mark.parametrize("colour", [acp_sync.client, acp_anyio.client], ids=["threads", "loops"])
+@pytest.mark.parametrize(("options", "message"), WRONG)
+def test_a_wrong_argument_is_named(colour: Any, options: dict[str, object], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        colour.client_setup("open_it", **{"permissions": Policy(), **options})
+
+
+def test_an_event_is_awaited_by_nobody() -> None:
+    with pytest.raises(TypeError, match="on_event must be a plain function"):
+        acp_anyio.client.client_setup("connect", Policy(), on_event=awaited)  # type: ignore[arg-type]  # on purpose
+
+
+def test_rules_of_a_policy_are_a_mapping() -> None:
+    with pytest.raises(TypeError, match="rules must be a mapping of keys to verdicts, not list"):
+        Policy(["deny"])  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_who_is_asked_for_a_permission_is_no_handler() -> None:
+    with pytest.raises(LocalProtocolError, match="is the argument permissions") as asked:
+        acp_sync.client.client_setup("connect", Policy(), handlers={"session_request_permission": raises})
+    with pytest.raises(LocalProtocolError, match="give a key of") as unknown:
+        acp_sync.client.client_setup("connect", Policy(), handlers={"fs_read": raises})
+    assert "session_request_permission" not in str(unknown.value)
+    assert asked.value.rule == unknown.value.rule == "handlers.name"
+
+
+def test_a_command_is_words() -> None:
+    with pytest.raises(TypeError, match="command must be a str or a sequence of words, not int"):
+        acp_sync.open_agent(3, permissions=Policy())  # type: ignore[arg-type]  # wrong on purpose
+
+
+@pytest.mark.parametrize("call", ["open_session", "prompt"])
+def test_an_option_that_there_is_not_is_named(bench: Bench, call: str) -> None:
+    agent, session, _peer = bench.session()
+    with pytest.raises(TypeError, match=rf"{call}\(\) got an unexpected keyword argument 'token'"):
+        agent.open_session(CWD, token=1) if call == "open_session" else session.prompt("hi", token=1)
