@@ -16,7 +16,7 @@ import anyio
 from anyio.streams.stapled import StapledByteStream
 
 from acp_core import AgentExited, AgentNotStarted, ConnectionClosed, Grace
-from acp_core.front.client import check_command
+from acp_core.front.client import check_command, not_started
 
 from .client import Agent, client_setup
 
@@ -74,9 +74,9 @@ class AgentProcess:
         try:
             arguments = shlex.split(command) if isinstance(command, str) else [os.fspath(part) for part in command]
         except ValueError as why:
-            raise AgentNotStarted(f"the agent was not started: the command {command!r} cannot be split: {why}") from why
+            raise AgentNotStarted(f"the agent could not be started: {why} in the command {command!r}") from why
         if not arguments:
-            raise AgentNotStarted("the agent was not started: the command is empty")
+            raise AgentNotStarted("the agent could not be started: the command is empty")
         try:
             # A cancellation between the start and its report would leave a process that nobody knows.
             with anyio.CancelScope(shield=True):
@@ -90,7 +90,7 @@ class AgentProcess:
                     start_new_session=True,
                 )
         except (OSError, ValueError) as why:
-            raise AgentNotStarted(f"the agent was not started: {arguments[0]!r}: {why}") from why
+            raise not_started(arguments[0], cwd, why) from why
         return cls(process, on_stderr, grace)
 
     @property

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from acp_core import AgentExited, AgentNotStarted, ConnectionClosed, Grace, Policy
-from acp_core.front.client import check_command
+from acp_core.front.client import check_command, not_started
 
 from .client import Agent, client_setup
 from .connection import JOIN, join
@@ -232,10 +232,7 @@ def _start(
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
     except (OSError, ValueError) as why:
-        reason = getattr(why, "strerror", None) or str(why)
-        if cwd is not None and getattr(why, "filename", None) == cwd:
-            raise AgentNotStarted(f"the agent could not be started in {str(cwd)!r}: {reason}") from why
-        raise AgentNotStarted(f"the agent could not be started: {reason}: {argv[0]!r}") from why
+        raise not_started(argv[0], cwd, why) from why
 
 
 def open_agent(

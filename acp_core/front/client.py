@@ -10,7 +10,7 @@ from ..client import CYCLE_ORIGINS, ClientConnection
 from ..closing import AGENT as AGENT_STEP
 from ..closing import SETTLED, Grace
 from ..elicitation import elicitation_capabilities, elicitation_result
-from ..errors import ACPError, check_type, local, not_served
+from ..errors import ACPError, AgentNotStarted, check_type, local, not_served
 from ..events import (
     AgentMessageChunk,
     ConnectionOver,
@@ -191,6 +191,14 @@ def check_command(command: object) -> None:
     """
     if not isinstance(command, (str, Sequence)) or isinstance(command, bytes):
         raise TypeError(f"command must be a str or a sequence of words, not {type(command).__name__}")
+
+
+def not_started(program: str, cwd: object, why: Exception) -> AgentNotStarted:
+    """The error for a program that the system could not start, whatever binding has tried."""
+    reason = getattr(why, "strerror", None) or str(why)
+    if cwd is not None and getattr(why, "filename", None) == cwd:
+        return AgentNotStarted(f"the agent could not be started in {str(cwd)!r}: {reason}")
+    return AgentNotStarted(f"the agent could not be started: {reason}: {program!r}")
 
 
 def functions(argument: str, given: Mapping[NameT, object]) -> dict[str, Callable[..., object]]:

@@ -14,7 +14,8 @@ import anyio
 import pytest
 
 import acp_anyio
-from acp_core import AgentExited, AgentMessageChunk, AgentNotStarted, Noise, PermissionRequested
+import acp_sync
+from acp_core import AgentExited, AgentMessageChunk, AgentNotStarted, Noise, PermissionRequested, Policy
 from tests.spec.requirements import requirement
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform == "win32", reason="POSIX process groups")]
@@ -157,11 +158,16 @@ async def test_the_agent_is_dead_and_its_child_holds_stdout() -> None:
         await gone(child)
 
 
-@pytest.mark.parametrize("wrong", [["/no/such/agent"], "", "'unbalanced", [str(ROOT)]])
-async def test_an_agent_that_cannot_be_started(wrong: list[str] | str) -> None:
-    with pytest.raises(AgentNotStarted, match="the agent was not started"):
-        async with acp_anyio.open_agent(wrong, permissions=allow):
+@pytest.mark.parametrize("cwd", [None, "/no/such/directory"])
+@pytest.mark.parametrize("wrong", [["/no/such/agent"], "no-such-agent", "", "'unbalanced", [str(ROOT)]])
+async def test_an_agent_that_cannot_be_started(wrong: list[str] | str, cwd: str | None) -> None:
+    with pytest.raises(AgentNotStarted, match=r"^the agent could not be started") as caught:
+        async with acp_anyio.open_agent(wrong, permissions=allow, cwd=cwd):
             pass
+    # Both bindings say it in the same words.
+    with pytest.raises(AgentNotStarted) as threads:
+        acp_sync.open_agent(wrong, permissions=Policy(), cwd=cwd)
+    assert str(caught.value) == str(threads.value)
 
 
 async def test_wrong_options_start_no_process() -> None:
