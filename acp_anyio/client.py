@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar, overload
 import anyio
 import anyio.lowlevel
 
-from acp_core import AgentMessageChunk, ConsumerTooSlow, SessionFailed, TurnEnded, TurnFailed
+from acp_core import AgentMessageChunk, ConsumerTooSlow, RequestTimeout, SessionFailed, TurnEnded, TurnFailed
 from acp_core.front.client import (
     OPEN_OPTIONS,
     SETUP_OPTIONS,
@@ -134,7 +134,10 @@ class Agent(AgentFront[Waiter, "Session", "Turn"]):
         Raises:
             RequestError, RequestTimeout, ConnectionClosed, RemoteProtocolError, LocalProtocolError: as ``request``.
         """
-        await self.link.ask(partial(self.connection.initialize, deadline=deadline))
+        try:
+            await self.link.ask(partial(self.connection.initialize, deadline=deadline))
+        except RequestTimeout as why:
+            raise self._no_agent(why) from why
 
     async def authenticate(self, method_id: str, *, deadline: float | None = 300.0) -> None:
         """Log in by one of ``auth_methods``. ``deadline`` is in seconds.
@@ -161,7 +164,7 @@ class Agent(AgentFront[Waiter, "Session", "Turn"]):
             self.link.inbox.idle(handle).detach()
             raise
         if isinstance(event, SessionFailed):
-            await self.link.fail(event.error)
+            await self.link.fail(self._no_agent(event.error))
         return self._session(handle)
 
     @overload

@@ -10,7 +10,7 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, overload
 
-from acp_core import AgentMessageChunk, ConsumerTooSlow, Grace, SessionFailed, TurnEnded, TurnFailed
+from acp_core import AgentMessageChunk, ConsumerTooSlow, Grace, RequestTimeout, SessionFailed, TurnEnded, TurnFailed
 from acp_core.closing import AGENT as AGENT_STEP
 from acp_core.errors import ACPError
 from acp_core.front.client import (
@@ -232,7 +232,10 @@ class Agent(AgentFront[Waiter, Session, Turn]):
             LocalProtocolError: it was done before.
             RequestError, RequestTimeout, RemoteProtocolError, ConnectionClosed: it failed.
         """
-        self.link.ask(partial(self.connection.initialize, deadline=deadline))
+        try:
+            self.link.ask(partial(self.connection.initialize, deadline=deadline))
+        except RequestTimeout as why:
+            raise self._no_agent(why) from why
 
     def authenticate(self, method_id: str, *, deadline: float | None = 300.0) -> None:
         """Log in by one of ``auth_methods`` and wait for the answer. Raises as ``initialize``."""
@@ -255,7 +258,7 @@ class Agent(AgentFront[Waiter, Session, Turn]):
             self.link.leave(self.link.inbox.idle(handle))
             raise
         if isinstance(event, SessionFailed):
-            self.link.fail(event.error)
+            self.link.fail(self._no_agent(event.error))
         return self._session(handle)
 
     @overload

@@ -10,11 +10,21 @@ from ..client import CYCLE_ORIGINS, ClientConnection
 from ..closing import AGENT as AGENT_STEP
 from ..closing import SETTLED, Grace
 from ..elicitation import elicitation_capabilities, elicitation_result
-from ..errors import ACPError, AgentNotStarted, check_type, local, not_served
+from ..errors import (
+    ACPError,
+    AgentNotStarted,
+    RequestTimeout,
+    check_type,
+    clip,
+    last_words,
+    local,
+    not_served,
+)
 from ..events import (
     AgentMessageChunk,
     ConnectionOver,
     ElicitationRequested,
+    Noise,
     PermissionOption,
     PermissionRequested,
     RequestReceived,
@@ -277,6 +287,8 @@ class ClientDesk:
         self._handlers = setup.handlers
         self._elicits = setup.elicits
         self._workspace = setup.workspace
+        # What was printed first before the handshake: of a program that is no agent it is the best clue.
+        self.noise = ""
 
     def act(self, event: Event) -> bool:
         """Take a request; see ``Link``. One that nobody serves is answered here, and reported."""
@@ -296,6 +308,8 @@ class ClientDesk:
                 return False
             self._link.spawn(event, partial(handler, event), partial(self._answer, event))
             return True
+        if isinstance(event, Noise) and not self.noise and connection.version is None:
+            self.noise = clip(event.text)
         if isinstance(event, ConnectionOver) and self._workspace is not None:
             self._workspace.close()
         return False
@@ -477,7 +491,8 @@ class AgentFront(Generic[WaiterT, SessionT, TurnT]):
         self.link = link
         self._closer = closer
         self._process = process
-        link.act = ClientDesk(setup, link).act
+        self._desk = ClientDesk(setup, link)
+        link.act = self._desk.act
         self._restored: list[tuple[SessionT, TurnT | None]] = []
         for handle, prompt_id, channel, waiter in setup.attached:
             session = self._session(handle)
@@ -607,6 +622,20 @@ class AgentFront(Generic[WaiterT, SessionT, TurnT]):
             # It was asked for: all of it is kept until it is read, which can only be when the session is open.
             self.link.inbox.listen(handle)
         return handle
+
+    def _no_agent(self, why: Exception) -> Exception:
+        """The error for a step that was not answered: of the handshake, with what is known of who is there instead."""
+        if not isinstance(why, RequestTimeout) or self.connection.version is not None:
+            return why
+        words = [f"{why}; this is no ACP agent, or it needs other arguments"]
+        if self._desk.noise:
+            words.append(f"it printed: {self._desk.noise}")
+        if self._process is not None:
+            tail = last_words(self.stderr_tail)
+            words.append(self.exit_cause or f"it still runs; its stderr {'ends with: ' + tail if tail else 'is empty'}")
+        told = RequestTimeout("; ".join(words))
+        told.dispatch = why.dispatch
+        return told
 
     def _request(
         self,

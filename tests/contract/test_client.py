@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from contextlib import suppress
 from typing import Any
 
+import anyio
 import pytest
 
 import acp_anyio.client
@@ -22,7 +24,7 @@ from acp_core import (
     RequestTimeout,
     SessionReady,
 )
-from tests.contract.harness import CWD, LIMIT, Bench, get
+from tests.contract.harness import CWD, LIMIT, Bench, get, wait_until
 
 
 def raises(request: object) -> None:
@@ -282,3 +284,42 @@ def test_an_option_that_there_is_not_is_named(bench: Bench, call: str) -> None:
     agent, session, _peer = bench.session()
     with pytest.raises(TypeError, match=rf"{call}\(\) got an unexpected keyword argument 'token'"):
         agent.open_session(CWD, token=1) if call == "open_session" else session.prompt("hi", token=1)
+
+
+# ── What is no agent ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("how", ["initialize", "open_session"])
+def test_a_program_that_is_no_agent_is_told_by_what_it_prints(bench: Bench, how: str) -> None:
+    agent, peer = bench.connect()
+    peer.raw(b"usage: agent [--acp]\nmore\n")
+    with pytest.raises(RequestTimeout) as caught:
+        if how == "initialize":
+            agent.initialize(deadline=0.5)
+        else:
+            agent.open_session(CWD, step_deadline=0.5)
+    assert str(caught.value) == (
+        "no answer to " + bench.methods.wire("initialize") + " in time; this is no ACP agent, or it needs other "
+        "arguments; it printed: 'usage: agent [--acp]'"
+    )
+    assert caught.value.dispatch == "sent_no_reply"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX process groups")
+def test_a_process_that_is_no_agent_is_told_by_its_stderr() -> None:
+    code = "import sys, time; print('usage', file=sys.stderr, flush=True); time.sleep(60)"
+    words = r"it still runs; its stderr ends with: usage$"
+    with acp_sync.open_agent([sys.executable, "-c", code], permissions=Policy(), close_grace=0.1) as agent:
+        wait_until(lambda: bool(agent.stderr_tail))
+        with pytest.raises(RequestTimeout, match=words):
+            agent.open_session(CWD, step_deadline=0.1)
+
+    async def main() -> None:
+        command = [sys.executable, "-c", code]
+        async with acp_anyio.open_agent(command, permissions=Policy(), close_grace=0.1) as agent:
+            while not agent.stderr_tail:
+                await anyio.sleep(0.01)
+            with pytest.raises(RequestTimeout, match=words):
+                await agent.open_session(CWD, step_deadline=0.1)
+
+    anyio.run(main)
