@@ -258,6 +258,8 @@ class Agent(AgentFront[Waiter, Session, Turn]):
             self.link.leave(self.link.inbox.idle(handle))
             raise
         if isinstance(event, SessionFailed):
+            # Nobody can read what was replayed of it.
+            self.link.leave(self.link.inbox.idle(handle))
             self.link.fail(self._no_agent(event.error))
         return self._session(handle)
 

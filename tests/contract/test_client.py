@@ -17,6 +17,7 @@ from acp_core import (
     ConsumerTooSlow,
     Limits,
     LocalProtocolError,
+    Noise,
     PermissionRequested,
     Policy,
     ReplayDiscarded,
@@ -110,6 +111,19 @@ def test_the_end_of_a_replay_is_told_to_who_reads_the_session(bench: Bench, repl
     later = next(iter(session.events()))
     assert isinstance(later, AgentMessageChunk)
     assert later.text == "later"
+
+
+def test_a_replay_that_ends_in_a_failure_freezes_nobody(bench: Bench) -> None:
+    agent, peer = bench.connect(pause_at=1000)
+    opening = bench.spawn(agent.open_session, CWD, resume="old", replay="report")
+    peer.initialized(loadSession=True)
+    request = peer.expect("session_load")
+    peer.send(*(peer.chunk("x" * 200, "old") for _ in range(20)))
+    peer.error(request, -32603, "lost")
+    with pytest.raises(RequestError):
+        get(opening)
+    peer.raw(b"noise\n")
+    bench.wait_seen(Noise)
 
 
 # ── The text of a turn ──────────────────────────────────────────────────────────────────────────────────────────────
