@@ -359,6 +359,7 @@ class TurnFront(Generic[WaiterT, SessionT]):
         # The text that was read so far, or None when it was more than is kept for who has not asked for it.
         self._read: list[str] | None = []
         self._read_bytes = 0
+        self._read_limit = self.link.inbox.full_at
         self._asked = False
 
     def __repr__(self) -> str:
@@ -395,7 +396,7 @@ class TurnFront(Generic[WaiterT, SessionT]):
     def _keep(self, chunk: AgentMessageChunk) -> None:
         """A piece of the message was read: keep its text; for who has not asked for it, as much as may be unread."""
         self._read_bytes += len(chunk.line)
-        if self._read_bytes > self.link.inbox.full_at and not self._asked:
+        if self._read_bytes > self._read_limit and not self._asked:
             self._read = None
         elif self._read is not None:
             self._read.append(chunk.text)
@@ -407,9 +408,9 @@ class TurnFront(Generic[WaiterT, SessionT]):
             LocalProtocolError: not all of it was read, or it is more than is kept.
         """
         if self._read is None:
-            limit = self.link.inbox.full_at
             local(
-                "turn.text", f"a loop has read more than the {limit} bytes that are kept for text(); call that instead"
+                "turn.text",
+                f"a loop has read more than the {self._read_limit} bytes that are kept for text(); call that instead",
             )
         if self.channel.discarded_bytes:
             local(
