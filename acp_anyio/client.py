@@ -306,7 +306,8 @@ class Turn(TurnFront[Waiter, Session]):
     Iterate it for every event in order; TurnEnded is the last one. A loop that is left early detaches the turn: it runs
     on, what it still says is counted and discarded, and it keeps nobody from reading. As an async context manager,
     leaving detaches too. A cancelled iteration detaches; a cancelled ``result`` or ``text`` cancels the turn. After
-    ConsumerTooSlow each may be tried again.
+    ConsumerTooSlow each may be tried again. A turn that was cancelled in time is no failure: it ends with the stop
+    reason ``"cancelled"``, also when its prompt had not left.
     """
 
     link: Link

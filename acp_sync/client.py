@@ -58,7 +58,8 @@ class Turn(TurnFront[Waiter, "Session"]):
     turn runs on, what it still says is counted and discarded, and it holds up nobody. ``with turn:`` does the same at
     the end of the block. Iteration and ``result`` raise the error of a turn that failed: RequestError,
     RequestTimeout (no answer to a cancel), ConnectionClosed, AgentExited, RemoteProtocolError; and ConsumerTooSlow,
-    after which both may be tried again.
+    after which both may be tried again. A turn that was cancelled in time is no failure: it ends with the stop reason
+    ``"cancelled"``, also when its prompt had not left.
     """
 
     link: Driver
