@@ -70,9 +70,9 @@ async def connect(
             option's id, or None for cancelled. What a policy wants asked is denied, since nobody can be asked.
         capabilities: the ``clientCapabilities``; None derives fs and terminal from the keys of ``handlers``.
         info: the ``clientInfo``.
-        handlers: who answers the agent's other requests, by key of the method table or wire name of an extension. A
-            handler is plain or async, takes the request and returns its result; it may raise RequestError.
-            Anything else that it raises is answered -32603 and reported as HandlerFailed.
+        handlers: who answers the agent's other requests, by key of the method table or wire name of an extension
+            (``_*`` is every other one). A handler is plain or async, takes the request and returns its result; it may
+            raise RequestError. Anything else that it raises is answered -32603 and reported as HandlerFailed.
         elicitation: who asks the user for input: mode (``"form"``, ``"url"``) to a function, plain or async, of the
             ElicitationRequested that returns what ``acp_core.elicitation_result`` takes. The modes are advertised.
         workspace: files and terminals of this machine to serve; for this connection only, whose end ends its commands.

@@ -346,9 +346,9 @@ def connect(transport: Connectable, *, permissions: Policy | Ask, **options: Unp
             id, or None for cancelled. It runs in a thread of its own. A policy that says ask denies.
         capabilities: the ``clientCapabilities``; without it they are derived from ``handlers``.
         info: name, title and version of this client.
-        handlers: what serves the agent's requests: method-table key, or wire name of an extension, to a callable. Each
-            call has a thread of its own. It returns the result, or raises RequestError; any other exception is
-            answered -32603 and reported as HandlerFailed.
+        handlers: what serves the agent's requests: method-table key, or wire name of an extension (``_*`` is every
+            other one), to a callable. Each call has a thread of its own. It returns the result, or raises RequestError;
+            any other exception is answered -32603 and reported as HandlerFailed.
         elicitation: who asks the user for input: mode (``"form"``, ``"url"``) to a callable that gets the
             ElicitationRequested and returns what ``acp_core.elicitation_result`` takes. The modes are advertised.
         workspace: files and terminals of this machine to serve; for this connection only, whose end ends its commands.

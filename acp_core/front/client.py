@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ..client import CYCLE_ORIGINS, ClientConnection
 from ..closing import AGENT as AGENT_STEP
 from ..closing import SETTLED, Grace
+from ..connection import ANY_EXTENSION
 from ..elicitation import elicitation_capabilities, elicitation_result
 from ..errors import (
     ACPError,
@@ -302,6 +303,8 @@ class ClientDesk:
             return True
         if isinstance(event, RequestReceived):
             handler = self._handlers.get(event.key or event.method)
+            if handler is None and not event.key:
+                handler = self._handlers.get(ANY_EXTENSION)
             if handler is None:
                 error = not_served(event.method)
                 attempt(connection.respond_error, event.request_id, error.code, error.message, error.data)

@@ -47,6 +47,7 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
         "test_a_handler_that_nobody_asks_for_is_refused",
         "test_what_was_advertised_and_nobody_serves_is_reported",
     ),
+    "a handler for all that has none": ("test_one_handler_for_every_extension",),
     "text() of a turn, which cancels it": ("test_a_cancelled_text_cancels_the_turn",),
     "ConnectionClosed for an intent that comes too late": ("test_the_end_of_input_settles_every_waiter",),
     "a socket that is read on after a failed write": ("test_a_failed_write_hears_the_agents_last_words",),

@@ -51,6 +51,18 @@ def test_the_client_says_what_its_handlers_serve(bench: Bench) -> None:
     assert request["params"]["clientCapabilities"] == {"fs": {"readTextFile": True}, "terminal": True}
 
 
+def test_one_handler_for_every_extension(bench: Bench) -> None:
+    def other(request: RequestReceived) -> Mapping[str, object]:
+        return {"method": request.method}
+
+    _agent, _session, peer = bench.session(handlers={"_*": other, "_x/one": lambda request: {"one": True}})
+    for number, (method, result) in enumerate((("_x/one", {"one": True}), ("_x/two", {"method": "_x/two"}))):
+        peer.send({"jsonrpc": "2.0", "id": f"a{number}", "method": method, "params": {}})
+        assert peer.read() == {"jsonrpc": "2.0", "id": f"a{number}", "result": result}
+    peer.send({"jsonrpc": "2.0", "id": "b", "method": "made/up", "params": {}})
+    assert peer.read()["error"]["code"] == -32601
+
+
 def test_explicit_capabilities_win(bench: Bench) -> None:
     agent, peer = bench.connect(handlers={"fs_read_text_file": lambda request: None}, capabilities={"_meta": {"a": 1}})
     job = bench.spawn(agent.initialize)
