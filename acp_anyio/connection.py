@@ -225,10 +225,11 @@ class Link(Drive):
         self.pump()
 
     async def drained(self) -> None:
-        """Give the writer its turn, and wait while too much is unsent."""
+        """Give the writer its turn, and wait while too much is unsent and somebody may still send it."""
         await anyio.lowlevel.checkpoint()
-        if self.connection.output_bytes > PACE_AT:
-            await self.until(lambda: self.connection.output_bytes <= PACE_AT, counts=False)
+        connection = self.connection
+        if connection.output_bytes > PACE_AT:
+            await self.until(lambda: connection.output_bytes <= PACE_AT or connection.state == OVER, counts=False)
 
     # ── What the pump asks for ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -411,6 +412,9 @@ class Link(Drive):
             with anyio.move_on_after(self.grace.write):
                 await self._stopped("writer")
             self._writing.cancel()
+            # What could not be written by now is let go of.
+            self.connection.abort("closed by its owner")
+            self.pump()
             try:
                 if self.process is not None:
                     await self.process.stop()

@@ -816,7 +816,9 @@ class Connection:
         self._raise_request(request, line, at)
 
     def _raise_request(self, request: PeerRequest, line: str | bytes, at: float) -> None:
-        cls: type[events.RequestReceived] = getattr(events, request.method.event)
+        # A row without an event of its own is answered by a role; without one its owner has it.
+        name = request.method.event or events.RequestReceived.__name__
+        cls: type[events.RequestReceived] = getattr(events, name)
         self._ready.append(cls(request, self._replaying, line, at))
 
     def _answer_at_once(self, request: PeerRequest, at: float) -> bool:

@@ -80,6 +80,7 @@ class Drive:
         self._clock = clock
         self._write_size = None if whole_writes else WRITE_SIZE
         self._messages = messages
+        self._at_once = connection.limits.max_unread_bytes
         self._blocked: dict[Waker, int] = {}
         self._reports: deque[Event] | None = None
         self._report_bytes = 0
@@ -156,7 +157,11 @@ class Drive:
         elif self._messages or isinstance(data, str):
             self.connection.receive_message(data, self._clock())
         else:
-            self.connection.receive_data(data, self._clock())
+            # No more at once than may be unread: a bound below the size of a read is no fault of the peer.
+            for start in range(0, len(data), self._at_once) if len(data) > self._at_once else (0,):
+                self.connection.receive_data(data[start : start + self._at_once], self._clock())
+                if start + self._at_once < len(data):
+                    self.drain()
 
     def time_is_up(self) -> None:
         """Reading has found nothing up to the deadline."""

@@ -381,10 +381,12 @@ def _left(driver: Driver, process: Process | None, owner: int) -> None:
     """The owner has let go of an agent without closing it, or the interpreter ends."""
     if os.getpid() != owner:
         return
-    if driver.inside:
-        # Collected in the middle of the core: this thread must not wait for itself.
-        threading.Thread(target=_left, args=(driver, process, owner), daemon=True).start()
-        return
+    if driver.held:
+        # Maybe collected in the middle of the core: this thread must not wait for itself. (At the end of the
+        # interpreter no thread starts any more, and none that was started here holds it for long.)
+        with contextlib.suppress(RuntimeError):
+            threading.Thread(target=_left, args=(driver, process, owner), daemon=True).start()
+            return
     driver.closing = True
     with contextlib.suppress(ACPError):
         driver.call(driver.connection.abort, "the owner let go of the agent without closing it")

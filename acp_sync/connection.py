@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import traceback
+from collections import deque
 from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
@@ -26,6 +27,8 @@ from acp_core.state import OVER
 from .transport import Messages, Transport
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from acp_core.front import Ask
 
 T = TypeVar("T")
@@ -59,6 +62,36 @@ class Bell:
         if timeout is None:
             timeout = SLICE if threading.get_ident() == threading.main_thread().ident else -1.0
         self._lock.acquire(timeout=timeout)
+
+
+class Later:
+    """What must not wait for a driver's lock, since a finalizer runs anywhere, also where its own thread holds it. Who
+    lets go of the lock does it: ``with later, lock``. (The lock itself stays one of C, which a Ctrl-C cannot tear.)"""
+
+    __slots__ = ("_lock", "_work")
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+        self._work: deque[Callable[[], None]] = deque()
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Do this under the lock: now, or when whoever holds it lets go."""
+        self._work.append(work)
+        self._work_off()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, why: BaseException | None, tb: TracebackType | None) -> None:
+        self._work_off()
+
+    def _work_off(self) -> None:
+        while self._work and self._lock.acquire(blocking=False):
+            try:
+                while self._work:
+                    self._work.popleft()()
+            finally:
+                self._lock.release()
 
 
 class Waiter:
@@ -106,8 +139,7 @@ class Driver(Drive):
         self._keep = keep
         self._reported = Bell()
         self._lock = threading.Lock()
-        self._holder = 0
-        self._leaving: list[Channel] = []
+        self._later = Later(self._lock)
         self._readable = Bell()
         self._reading = False
         self._writable = Bell()
@@ -138,15 +170,12 @@ class Driver(Drive):
             raise self.explained(error) from why
 
     def _locked(self, intent: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        with self._lock:
-            self._holder = threading.get_ident()
+        with self._later, self._lock:
             try:
                 try:
                     return intent(*args, **kwargs)
                 finally:
                     self.pump()
-                    while self._leaving:
-                        self.detach(self._leaving.pop())
             except Exception:
                 raise
             except BaseException:
@@ -154,8 +183,6 @@ class Driver(Drive):
                 self.connection.abort("a caller was interrupted inside the core")
                 self.pump()
                 raise
-            finally:
-                self._holder = 0
 
     def explained(self, error: Exception) -> Exception:
         """The error to raise for one of the core."""
@@ -217,7 +244,7 @@ class Driver(Drive):
         blocked = False
         try:
             while True:
-                with self._lock:
+                with self._later, self._lock:
                     if blocked:
                         blocked = False
                         self.unblock(wake, counts=counts)
@@ -230,7 +257,7 @@ class Driver(Drive):
                 bell.wait()
         finally:
             if blocked:
-                with self._lock:
+                with self._later, self._lock:
                     self.unblock(wake, counts=counts)
                     self.taken(wake)
 
@@ -249,7 +276,7 @@ class Driver(Drive):
         try:
             self.wait(bell, ready, counts=counts)
         finally:
-            with self._lock:
+            with self._later, self._lock:
                 self.watching.discard(bell.ring)
 
     def pace(self, stop: Callable[[], bool]) -> None:
@@ -260,16 +287,12 @@ class Driver(Drive):
 
     def leave(self, channel: Channel) -> None:
         """A consumer has left. Safe in a finalizer, which may run inside the core."""
-        if self.inside:
-            self._leaving.append(channel)
-            return
-        with self._lock:
-            self.detach(channel)
+        self._later.soon(lambda: self.detach(channel))
 
     @property
-    def inside(self) -> bool:
-        """The caller runs inside the core: a finalizer that must not wait for it."""
-        return self._holder == threading.get_ident()
+    def held(self) -> bool:
+        """Some thread is in the core: a finalizer must not wait for it, since it may be its own."""
+        return self._lock.locked()
 
     # ── What the pump asks for; the lock is held ────────────────────────────────────────────────────────────────────
 
@@ -310,7 +333,7 @@ class Driver(Drive):
 
     def _read(self) -> None:
         while True:
-            with self._lock:
+            with self._later, self._lock:
                 deadline = self.connection.next_deadline()
                 if deadline == NEVER:
                     deadline = None
@@ -349,7 +372,7 @@ class Driver(Drive):
 
     def _write(self) -> None:
         while True:
-            with self._lock:
+            with self._later, self._lock:
                 waits = self.output_waits
             if not waits:
                 self._writable.wait()
@@ -380,7 +403,7 @@ class Driver(Drive):
         assert self._on_event is not None
         event: Event | None = None
         while not isinstance(event, ConnectionOver):
-            with self._lock:
+            with self._later, self._lock:
                 event = self.next_report()
             if event is None:
                 self._reported.wait()
@@ -432,7 +455,7 @@ class Driver(Drive):
             try:
                 body()
             finally:
-                with self._lock:
+                with self._later, self._lock:
                     self._handlers.discard(threading.current_thread())
 
         thread = threading.Thread(target=run, name=f"acp {event.key or event.method}", daemon=True)

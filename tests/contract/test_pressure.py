@@ -7,7 +7,17 @@ import time
 
 import pytest
 
-from acp_core import AgentMessageChunk, ConsumerTooSlow, CurrentModeUpdate, TurnEnded, Update, UsageUpdate
+from acp_core import (
+    AgentMessageChunk,
+    ConnectionClosed,
+    ConsumerTooSlow,
+    CurrentModeUpdate,
+    Limits,
+    LocalProtocolError,
+    TurnEnded,
+    Update,
+    UsageUpdate,
+)
 from tests.contract.harness import Bench, Peer, get, wait_until
 
 BIG = "x" * (8 << 20)
@@ -65,6 +75,31 @@ def test_flood_of_two_bindings(bench: Bench) -> None:
     jobs = [bench.spawn(agent.notify, "_x/big", {"data": "n" * (1 << 20)}) for _ in range(8)]
     assert len(session.prompt("hi").text()) == 128 * 65536
     for job in jobs:
+        get(job)
+
+
+def test_a_bound_of_unread_input_below_the_size_of_a_read(bench: Bench) -> None:
+    limits = Limits(max_unread_bytes=5000, max_line_bytes=2000)
+    _agent, session, peer = bench.session(limits=limits)
+    turn = session.prompt("hi")
+    prompt = peer.prompted()
+    peer.send(*(peer.chunk("x" * 1000) for _ in range(200)))
+    peer.end(prompt)
+    assert turn.text() == "x" * 200_000
+
+
+def test_who_sends_does_not_outlive_the_connection(bench: Bench) -> None:
+    """The peer reads nothing: what is left is let go of when the owner has waited for it long enough."""
+    agent, _session, _peer = bench.session(close_grace=0.2)
+
+    def send() -> None:
+        while True:
+            agent.notify("_x/much", {"data": "n" * 100_000})
+
+    job = bench.spawn(send)
+    wait_until(lambda: agent.connection.output_bytes > 1 << 20)
+    agent.close()
+    with pytest.raises((ConnectionClosed, LocalProtocolError)):
         get(job)
 
 

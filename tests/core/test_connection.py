@@ -9,6 +9,7 @@ from functools import cache
 import pytest
 
 from acp_core import (
+    V1,
     AgentConnection,
     AnswerUnmatched,
     CancelRequested,
@@ -43,6 +44,7 @@ from tests.core.helpers import (
     ClientDriver,
     Message,
     agent,
+    as_line,
     chunk,
     client,
     error,
@@ -932,3 +934,13 @@ def test_the_client_cancels_a_request_at_the_agent() -> None:
     assert cancelled.request_id == event.request_id
     driver.conn.respond(event.request_id, {"sessions": []})
     assert driver.sent() == [result(1, {"sessions": []})]
+
+
+def test_a_connection_without_a_role_hands_every_request_to_its_owner() -> None:
+    for row in V1:
+        if row.kind == "request" and row.handler != "client":
+            conn = Connection("agent", nonce="n")
+            conn.receive_data(as_line(request(1, row.wire, {})), 1.0)
+            found = [*conn.events()]
+            assert names(found) in ([row.event or "RequestReceived"], ["RequestRefused"])
+            assert row.key != "initialize" or names(found) == ["RequestReceived"]

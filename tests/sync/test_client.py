@@ -783,6 +783,44 @@ def test_letting_go_without_closing(peer: Peer) -> None:
     assert bounded(peer.at_end)
 
 
+@pytest.mark.parametrize("what", ["turn", "agent"])
+def test_a_collection_inside_the_core_waits_for_nothing(opened: Opened, what: str) -> None:
+    """A finalizer runs in whatever thread allocates next: also in one that is in the core of its own connection."""
+    agent, session, peer = opened
+    other = Peer()
+
+    class Circle:
+        def __init__(self) -> None:
+            self.me = self
+            if what == "turn":
+                self.held: object = session.prompt("hi")
+            else:
+                self.held = acp_sync.connect(other.other, permissions=DENY)
+
+    inbox = agent.link.inbox
+    gc.disable()
+    try:
+        Circle()
+        if what == "turn":
+            prompt = peer.read_method("session/prompt")
+            peer.say("x" * KIB)
+            until(lambda: inbox.size)
+
+        def collect() -> bool:
+            gc.collect()
+            return True
+
+        bounded(lambda: agent.link.until(collect))
+        if what == "turn":
+            until(lambda: not inbox.size)
+            peer.end_turn(prompt)
+        else:
+            assert other.at_end()
+    finally:
+        gc.enable()
+        other.close()
+
+
 def test_a_session_keeps_its_connection(peer: Peer) -> None:
     def helper() -> acp_sync.Session:
         return acp_sync.connect(peer.other, permissions=DENY).open_session("/tmp")
