@@ -28,7 +28,7 @@ from .state import CLOSED, CONNECTION, IDLE, NEW, OPENING, QUEUED, REQUEST, WAIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from typing import Unpack
 
     from .attach import Fingerprint
@@ -45,6 +45,7 @@ class ReattachingClient(OpeningClient):
     __slots__ = (
         "_answered",
         "_restored",
+        "_restored_ids",
         "_window",
     )
 
@@ -54,6 +55,7 @@ class ReattachingClient(OpeningClient):
         # Fingerprints of the latest requests of the agent that were answered: one that is replayed is no news.
         self._answered: deque[Fingerprint] | tuple[()] = ()
         self._restored = _NOTHING_RESTORED
+        self._restored_ids: Collection[str] = ()
         if restore is not None:
             self._restore(Snapshot(restore))
 
@@ -234,6 +236,10 @@ class ReattachingClient(OpeningClient):
             request = PeerRequest(request_id, rpc_id, row, params, None, None, read_fingerprint(print_))
             self._peer_requests[request_id] = request
             self._peer_ids[rpc_id] = request
+        self._restored_ids = {*self._peer_requests}
+
+    def _was_asked(self, request_id: str) -> bool:
+        return request_id in self._restored_ids or super()._was_asked(request_id)
 
     def _remember_answered(self, fingerprint: Fingerprint) -> None:
         if self._answered:

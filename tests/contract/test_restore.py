@@ -147,7 +147,7 @@ def test_every_request_of_an_earlier_owner_can_be_answered(bench: Bench) -> None
     assert peer.read()["error"] == {"code": -32000, "message": "no", "data": {"why": "late"}}
     with pytest.raises(LocalProtocolError) as caught:
         agent.respond(one)
-    assert caught.value.rule == "request.unknown"
+    assert caught.value.rule == "request.answered"
     peer.end({"id": prompt["id"]})
     ((_, turn),) = agent.restored
     assert turn is not None
