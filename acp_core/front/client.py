@@ -15,6 +15,7 @@ from ..errors import (
     ACPError,
     AgentNotStarted,
     RequestTimeout,
+    check_duration,
     check_type,
     clip,
     last_words,
@@ -132,6 +133,11 @@ class ClientSetup(Generic[WaiterT]):
         for name, function in (("on_event", on_event), ("on_snapshot", on_snapshot)):
             if function is not None and not callable(function):
                 raise TypeError(f"{name} must be callable or None, not {type(function).__name__}")
+        durations = (("attach_deadline", attach_deadline), ("tail_quiet", tail_quiet), ("tail_max", tail_max))
+        for name, seconds in durations:
+            check_duration(name, seconds)
+        for name, size in (("pause_at", pause_at), ("full_at", full_at)):
+            check_type(name, size, int, "a number of bytes")
         if workspace is not None and not all(hasattr(workspace, name) for name in ("handlers", "close", "join")):
             raise TypeError(f"workspace must be a Workspace or None, not {type(workspace).__name__}")
         # It is asked before the connection is made, which would refuse it, too.

@@ -259,6 +259,8 @@ WRONG: list[tuple[dict[str, object], str]] = [
     ({"capabilities": []}, "capabilities must be a mapping or None, not list"),
     ({"on_event": 3}, "on_event must be callable or None, not int"),
     ({"on_snapshot": 3}, "on_snapshot must be callable or None, not int"),
+    ({"attach_deadline": "x"}, "attach_deadline must be a number of seconds, not str"),
+    ({"pause_at": "x"}, "pause_at must be a number of bytes, not str"),
 ]
 
 
