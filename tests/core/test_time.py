@@ -419,7 +419,7 @@ def test_a_permission_of_an_agent_has_a_deadline_of_its_own() -> None:
     driver.open()
     driver.prompt()
     id = driver.conn.ask_permission(
-        "s1", {"toolCallId": "c"}, [{"optionId": "a", "name": "A", "kind": "x"}], deadline=9
+        "s1", {"toolCallId": "c"}, [{"optionId": "a", "name": "A", "kind": "allow_once"}], deadline=9
     )
     driver.sent()
     assert driver.conn.next_deadline() == 109.0
