@@ -158,10 +158,10 @@ class Drive:
             self.connection.receive_message(data, self._clock())
         else:
             # No more at once than may be unread: a bound below the size of a read is no fault of the peer.
-            for start in range(0, len(data), self._at_once) if len(data) > self._at_once else (0,):
-                self.connection.receive_data(data[start : start + self._at_once], self._clock())
-                if start + self._at_once < len(data):
+            for start in range(0, len(data) or 1, self._at_once):
+                if start:
                     self.drain()
+                self.connection.receive_data(data[start : start + self._at_once], self._clock())
 
     def time_is_up(self) -> None:
         """Reading has found nothing up to the deadline."""

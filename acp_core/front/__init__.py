@@ -127,5 +127,8 @@ def wire_message(
     """
     if isinstance(message, str):
         return message, plain_dict(params)
-    names = {row.key: row.wire for row in methods}
-    return names.get(message.key, message.method), plain_dict(message.params)
+    try:
+        wire = methods.wire(message.key)
+    except KeyError:
+        wire = message.method
+    return wire, plain_dict(message.params)

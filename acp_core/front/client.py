@@ -654,20 +654,14 @@ class AgentFront(Generic[WaiterT, SessionT, TurnT]):
         session: SessionT | str | None,
         deadline: float | None,
     ) -> Ask:
-        wire, body = self._message(method, params)
+        wire, body = wire_message(self.connection.methods, method, params)
         return partial(self.connection.request, wire, body, session=handle_of(session), deadline=deadline)
 
     def _notify(
         self, method: Notification | str, params: Mapping[str, object] | None, session: SessionT | str | None
     ) -> None:
-        wire, body = self._message(method, params)
+        wire, body = wire_message(self.connection.methods, method, params)
         self.link.call(self.connection.notify, wire, body, session=handle_of(session))
-
-    def _message(
-        self, message: Request[object] | Notification | str, params: Mapping[str, object] | None
-    ) -> tuple[str, JsonObject | None]:
-        """The wire name, of a typed message the one in this connection's table, and the params."""
-        return wire_message(self.connection.methods, message, params)
 
 
 def handle_of(session: SessionFront[Any, Any] | str | None) -> Session | str | None:

@@ -26,7 +26,7 @@ from acp_core import (
 )
 from acp_core.closing import AgentClosing
 from acp_core.events import ConnectionOver
-from acp_core.front import nothing, plain_dict
+from acp_core.front import nothing, plain_dict, wire_message
 from acp_core.front.agent import (
     AgentDesk,
     AgentSessionFront,
@@ -370,8 +370,8 @@ def test_typed_messages_have_the_names_of_this_table() -> None:
     session = agent.opened()
     asking: Request[object] = Request("session/other", "session_set_mode", {"modeId": "m"})
     extension: Request[object] = Request("_x/ask", "_x/ask", {})
-    assert agent._message(asking, None) == ("session/set_mode", {"modeId": "m"})
-    assert agent._message(extension, None) == ("_x/ask", {})
+    assert wire_message(agent.connection.methods, asking, None) == ("session/set_mode", {"modeId": "m"})
+    assert wire_message(agent.connection.methods, extension, None) == ("_x/ask", {})
     id = agent.link.call(agent._request(extension, None, session, 5.0), token=None)
     agent._notify(Notification("_x/say", "_x/say", {"a": 1}), None, "s1")
     agent._notify("_x/say", None, None)
