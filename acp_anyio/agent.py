@@ -4,83 +4,46 @@ from __future__ import annotations
 
 import inspect
 import secrets
-from typing import TYPE_CHECKING, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Protocol
 
-from acp_core.front.agent import AgentDesk, AgentSessionFront, AgentTurnFront, agent_connection, chosen_option
+from acp_core.front import agent as front
+from acp_core.front.agent import AgentDesk, AgentSessionCalls, AgentTurnFront, agent_connection
 
 from .connection import Link
 from .stdio import claimed_stdio
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable
     from typing import TypeAlias, Unpack
 
     from anyio.abc import ByteStream, ObjectStream
 
-    from acp_core import (
-        AuthenticateRequested,
-        CloseSessionRequested,
-        DeleteSessionRequested,
-        Event,
-        Grace,
-        ListSessionsRequested,
-        LoadSessionRequested,
-        LogoutRequested,
-        NewSessionRequested,
-        RequestReceived,
-        ResumeSessionRequested,
-        SetConfigOptionRequested,
-        SetModeRequested,
-    )
+    from acp_core import Event, Grace
     from acp_core.options import AgentOptions, ServeOptions
-    from acp_core.schema import Notification, Request
     from acp_core.schema.v1 import StopReason
 
-    Params: TypeAlias = Mapping[str, object] | None
-    Result: TypeAlias = Mapping[str, object] | None
-    Answer: TypeAlias = Awaitable[Result] | Result
-    Told: TypeAlias = Awaitable[None] | None
+    from .options import Result
 
-R = TypeVar("R")
-
-
-class PromptAgent(Protocol):
-    """An agent: any object with ``prompt``, plain or async; it returns a stop reason, None for end_turn.
-
-    It may also define, with the types of ``AgentMethods``, ``new_session(request)`` (returns an id, a result with
-    ``sessionId``, or None for an id made here), ``load_session(request, session)`` and ``resume_session(request,
-    session)`` (a load sends the history and returns), ``list_sessions``, ``close_session``, ``delete_session``,
-    ``set_mode``, ``set_config_option``, ``authenticate``, ``logout`` and ``extension``, each with ``(request)`` and
-    returning the result (``extension`` gets every method that begins with an underscore, or those that ``extensions``
-    names), ``opened(session)``, told of a session that is open now, behind the answer, and ``cancel(turn)``, told of a
-    cancel. What is not defined is answered -32601 and not advertised; what can never be called, by its name or its
-    arguments, is a TypeError of ``serve``. Any of them may raise RequestError; anything else raised is answered -32603
-    and reported as HandlerFailed.
-    """
-
-    def prompt(self, turn: AgentTurn, /) -> Awaitable[StopReason | None] | StopReason | None:
-        """Serve a turn. When the client cancels it, this is cancelled, and ``cancelled`` is answered."""
+    Stop: TypeAlias = StopReason | None
+    Prompted: TypeAlias = front.PromptAgent["AgentTurn", Awaitable[Stop] | Stop]
+    Methods: TypeAlias = front.AgentMethods[
+        "AgentSession",
+        "AgentTurn",
+        Awaitable[str | Result] | str | Result,
+        Awaitable[Result] | Result,
+        Awaitable[None] | None,
+    ]
+else:
+    Prompted, Methods = front.PromptAgent, front.AgentMethods
 
 
-class AgentMethods:
-    """The optional methods of an agent with their types, for type checkers: a class that inherits it is told of a wrong
-    argument or result. It defines none of them, so what a class does not define is not served."""
+class PromptAgent(Prompted, Protocol):
+    """An agent: any object with ``prompt(turn)``, and what else it serves; see ``acp_core.front.agent.PromptAgent``.
+    Each method is plain or async, and is cancelled with its request."""
 
-    if TYPE_CHECKING:
 
-        def new_session(self, request: NewSessionRequested, /) -> Awaitable[str | Result] | str | Result: ...
-        def load_session(self, request: LoadSessionRequested, session: AgentSession, /) -> Answer: ...
-        def resume_session(self, request: ResumeSessionRequested, session: AgentSession, /) -> Answer: ...
-        def opened(self, session: AgentSession, /) -> Told: ...
-        def cancel(self, turn: AgentTurn, /) -> Told: ...
-        def list_sessions(self, request: ListSessionsRequested, /) -> Answer: ...
-        def close_session(self, request: CloseSessionRequested, /) -> Answer: ...
-        def delete_session(self, request: DeleteSessionRequested, /) -> Answer: ...
-        def set_mode(self, request: SetModeRequested, /) -> Answer: ...
-        def set_config_option(self, request: SetConfigOptionRequested, /) -> Answer: ...
-        def authenticate(self, request: AuthenticateRequested, /) -> Answer: ...
-        def logout(self, request: LogoutRequested, /) -> Answer: ...
-        def extension(self, request: RequestReceived, /) -> Answer: ...
+class AgentMethods(Methods):
+    """The optional methods of an agent with their types; see ``acp_core.front.agent.AgentMethods``."""
 
 
 async def serve(agent: PromptAgent, **options: Unpack[ServeOptions]) -> None:
@@ -146,106 +109,8 @@ async def serve_on(
         await link.over.wait()
 
 
-class AgentSession(AgentSessionFront):
+class AgentSession(AgentSessionCalls):
     """A session that this agent serves."""
-
-    link: Link
-
-    async def send(self, text: str, *, message_id: str | None = None) -> None:
-        """Send a piece of the agent's message. Waits while more than 1 MiB is unsent.
-
-        Raises:
-            TypeError, LocalProtocolError: as ``AgentConnection.update_text``.
-        """
-        await self.update_text("message", message_id, delta=text)
-
-    async def think(self, text: str, *, message_id: str | None = None) -> None:
-        """Send a piece of the agent's reasoning; see ``send``."""
-        await self.update_text("thought", message_id, delta=text)
-
-    async def echo(self, text: str, *, message_id: str | None = None) -> None:
-        """Send a piece of the user's message, as a replayed history has it; see ``send``."""
-        await self.update_text("user", message_id, delta=text)
-
-    async def update_text(
-        self,
-        kind: str,
-        message_id: str | None = None,
-        *,
-        delta: str | None = None,
-        offset: int | None = None,
-        snapshot: str | None = None,
-    ) -> str:
-        """Say text, append-only: a ``delta`` that may start at ``offset``, or a ``snapshot`` of the whole text; only
-        what is missing goes out. ``kind`` is ``"message"``, ``"thought"`` or ``"user"``. Waits as ``send``.
-
-        Returns: ``"sent"``, ``"same"`` or ``"revised"``; see ``AgentConnection.update_text``. A revised turn was
-        answered with an error, and is cancelled.
-
-        Raises:
-            TypeError, StreamGap, StreamConflict, LocalProtocolError: as there.
-        """
-        done = self._update_text(kind, message_id, delta, offset, snapshot)
-        await self.link.drained()
-        return done
-
-    async def update(self, update: Mapping[str, object]) -> None:
-        """Send one update, as on the wire. Waits while more than 1 MiB is unsent.
-
-        Raises:
-            TypeError, LocalProtocolError: as ``AgentConnection.update``.
-        """
-        self._update(update)
-        await self.link.drained()
-
-    async def ask_permission(
-        self,
-        tool_call: Mapping[str, object],
-        options: Sequence[Mapping[str, object]],
-        *,
-        deadline: float | None = None,
-    ) -> str | None:
-        """Ask the client whether a tool call may run. ``deadline`` is in seconds.
-
-        Returns: the id of the option that was chosen, None for cancelled.
-
-        Raises:
-            RequestError, RequestTimeout, ConnectionClosed, RemoteProtocolError: there is no answer.
-            TypeError, LocalProtocolError: as ``AgentConnection.ask_permission``.
-        """
-        return chosen_option(await self.link.ask(self._permission(tool_call, options, deadline)))
-
-    @overload
-    async def request(self, method: Request[R], params: None = None, *, deadline: float | None = None) -> R: ...
-    @overload
-    async def request(self, method: str, params: Params = None, *, deadline: float | None = None) -> object: ...
-    async def request(
-        self, method: str | Request[object], params: Params = None, *, deadline: float | None = None
-    ) -> object:
-        """Ask something else of the client about this session, and wait for the result. ``deadline`` is in seconds.
-
-        ``method`` is a wire name, or a typed request of ``acp_core.schema``. The id of the session is added, except to
-        an elicitation that has a ``requestId``.
-
-        Raises:
-            RequestError, RequestTimeout, ConnectionClosed, RemoteProtocolError: there is no result.
-            TypeError, LocalProtocolError: as ``Connection.request``.
-        """
-        return await self.link.ask(self._request(method, params, deadline))
-
-    @overload
-    async def notify(self, method: Notification) -> None: ...
-    @overload
-    async def notify(self, method: str, params: Params = None) -> None: ...
-    async def notify(self, method: str | Notification, params: Params = None) -> None:
-        """Send the client a notification: that an elicitation by URL is complete, or an extension, to which the id of
-        the session is added. ``method`` is as in ``request``. Waits as ``send``.
-
-        Raises:
-            TypeError, LocalProtocolError: as ``AgentConnection.notify``.
-        """
-        self._notify(method, params)
-        await self.link.drained()
 
 
 class AgentTurn(AgentTurnFront[AgentSession], AgentSession):

@@ -13,16 +13,18 @@ import traceback
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
+from time import monotonic
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 import anyio.lowlevel
 from anyio.abc import ByteStream, ObjectStream
 
-from acp_core import ConnectionClosed, Grace, LocalProtocolError, RequestSettled
-from acp_core.drive import NEVER, PACE_AT, Drive, Pieces
+from acp_core import ConnectionClosed, Grace
+from acp_core.drive import NEVER, Pieces
 from acp_core.errors import request_cancelled
-from acp_core.front import nothing
+from acp_core.front import link as front
+from acp_core.front.link import nothing
 from acp_core.inbox import HandlerFailed, Inbox
 from acp_core.state import OVER
 
@@ -32,13 +34,15 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from acp_core import Connection, Event, RequestReceived
-    from acp_core.front import Ask
     from acp_core.inbox import Channel
 
     from .process import AgentProcess
 
 T = TypeVar("T")
-P = ParamSpec("P")
+# The owner's code runs in the loop: after so many seconds in one go the others get their turn, which is looked at every
+# so many events. By a number of events alone a quick consumer falls behind the reader, and all that is unread is kept:
+# that costs half of json.loads an update.
+TURN, EVENTS_PER_LOOK = 0.005, 64
 # So many turns of the loop let every event source deliver what it has before a deadline counts as passed in silence.
 SETTLE_TURNS = 4
 # Under a stream of input that never pauses a deadline fires this late, in seconds, instead of never.
@@ -76,7 +80,7 @@ class Waiter:
         await self._wake.wait()
 
 
-class Link(Drive):
+class Link(front.Link[Waiter]):
     """A core, its transport and the tasks between them.
 
     Args:
@@ -128,108 +132,59 @@ class Link(Drive):
         self._running = {"reader", "writer"}
         self._left = Waiter()
         self._received = 0
+        self._taken = 0
+        self._since = 0.0
         self._ending: anyio.Lock | None = None
-
-    # ── Calls into the core ─────────────────────────────────────────────────────────────────────────────────────────
-
-    def call(self, intent: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Make an intent, then pump.
-
-        Raises:
-            ConnectionClosed: the connection went away; AgentExited when the agent's process has ended. After this
-                side's own close it is the LocalProtocolError of the core.
-        """
-        try:
-            return intent(*args, **kwargs)
-        except LocalProtocolError as why:
-            error = self.refusal(why)
-            if error is why:
-                raise
-            raise self._explained(error) from why
-        finally:
-            self.pump()
-
-    def leave(self, channel: Channel) -> None:
-        """A consumer has gone. Safe in a finalizer, in whatever thread that runs."""
-        if threading.get_ident() == self._thread:
-            self.detach(channel)
-        else:
-            channel.detach()
 
     # ── Callers that wait ───────────────────────────────────────────────────────────────────────────────────────────
 
-    async def wait(self, waiter: Waiter, done: Callable[[], bool], *, counts: bool = True) -> None:
-        """Sleep until ``done()``. ``counts``: for an answer, so reading goes on past the first mark.
+    def waiter(self) -> Waiter:
+        """As the base."""
+        return Waiter()
 
-        Raises:
-            ConsumerTooSlow: what is waited for stands behind more unread input than may be kept.
-        """
-        while not done():
+    async def wait(self, waiter: Waiter, ready: Callable[[], T | None], *, counts: bool = True) -> T:
+        """As the base; the others get their turn, too."""
+        if monotonic() > self._since + TURN:
+            await anyio.lowlevel.checkpoint()
+        while (found := ready()) is None:
             self.block(waiter.notify, counts=counts)
             try:
                 await waiter.pause()
             finally:
                 self.unblock(waiter.notify, counts=counts)
+        self._since = monotonic()
+        self.taken(waiter.notify)
+        return found
 
-    async def until(self, done: Callable[[], bool], *, counts: bool = True) -> None:
-        """Sleep until ``done()``, which is asked after every call into the core. As ``wait``."""
-        waiter = Waiter()
-        self.watching.add(waiter.notify)
-        try:
-            await self.wait(waiter, done, counts=counts)
-        finally:
-            self.watching.discard(waiter.notify)
+    def take(self, channel: Channel) -> Event | None:
+        """As the base; nothing when it is the turn of others."""
+        self._taken += 1
+        if self._taken % EVENTS_PER_LOOK == 0 and monotonic() > self._since + TURN:
+            return None
+        return super().take(channel)
 
-    def waiter(self) -> Waiter:
-        """Who waits for a request."""
-        return Waiter()
+    async def pace(self, stop: Callable[[], bool] | None = None) -> None:
+        """As the base; the writer gets its turn."""
+        await anyio.lowlevel.checkpoint()
+        await super().pace(stop)
 
-    async def answer(self, waiter: Waiter) -> Event:
-        """Wait for the end of a request. Raises as ``wait``."""
-        await self.wait(waiter, lambda: waiter.event is not None)
-        assert waiter.event is not None
-        return waiter.event
+    def leave(self, channel: Channel) -> None:
+        """As the base, in whatever thread a finalizer runs."""
+        if threading.get_ident() == self._thread:
+            self.detach(channel)
+        else:
+            channel.detach()
 
-    async def ask(self, intent: Ask) -> object:
-        """Send a request and wait for its result. A cancelled caller has the request cancelled (rule 7)."""
-        waiter = Waiter()
-        id = self.call(intent, token=waiter)
-        try:
-            event = await self.answer(waiter)
-        except anyio.get_cancelled_exc_class():
-            self.quietly(lambda: self.connection.cancel_request(id))
-            raise
-        assert isinstance(event, RequestSettled)
-        if event.error is not None:
-            await self.fail(event.error)
-        return event.result
-
-    async def fail(self, error: Exception) -> NoReturn:
-        """Raise an error of the core, with the cause when it is that the agent's process has ended."""
-        if isinstance(error, ConnectionClosed) and self.process is not None and not self.closing:
+    async def last_words(self) -> None:
+        """As the base."""
+        if self.process is not None:
             await self.process.wait_ended(1.0)
-            exited = self._explained(error)
-            if exited is not error:
-                raise exited from error
-        raise error
 
-    def _explained(self, error: Exception) -> Exception:
+    def explained(self, error: Exception) -> Exception:
+        """As the base."""
         if isinstance(error, ConnectionClosed) and self.process is not None:
             return self.process.exit_error(error) or error
         return error
-
-    def quietly(self, intent: Callable[[], object]) -> None:
-        """Make an intent whose refusal means that there is nothing left to do."""
-        with suppress(LocalProtocolError):
-            intent()
-        self.pump()
-
-    async def drained(self) -> None:
-        """Give the writer its turn, and wait while too much is unsent and somebody may still send it."""
-        await anyio.lowlevel.checkpoint()
-        connection = self.connection
-        if connection.output_bytes > PACE_AT:
-            await self.until(lambda: connection.output_bytes <= PACE_AT or connection.state == OVER, counts=False)
 
     # ── What the pump asks for ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -285,7 +240,7 @@ class Link(Drive):
         try:
             with scope:
                 reply = partial(answer, await _result(work))
-                await self.drained()
+                await self.pace()
         except Exception as why:
             error = why
         except BaseException:

@@ -16,7 +16,7 @@ import anyio
 from anyio.streams.stapled import StapledByteStream
 
 from acp_core import AgentExited, AgentNotStarted, ConnectionClosed, Grace
-from acp_core.front.client import check_command, not_started
+from acp_core.front.setup import check_command, not_started
 
 from .client import Agent, client_setup
 

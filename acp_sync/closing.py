@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from acp_core.closing import AgentClosing
 from acp_core.state import STEP_OVERDUE
 
-from .connection import SLICE, WAITING, Driver, join
+from .connection import SLICE, WAITING, Driver, finish, join
 
 if TYPE_CHECKING:
     from acp_core import ClientConnection, Grace
@@ -41,7 +41,7 @@ class Closer:
         self._threads: dict[str, threading.Thread] = {}
         self._inside: set[threading.Thread] = set()
 
-    def close(self, cancel: bool) -> None:
+    async def close(self, cancel: bool) -> None:
         """Take no new turn; begin an attempt or join the one under way, and wait for its end. When everything is
         released, nothing is done. A step that calls it does not wait for its own end. Who begins says whether turns in
         flight are cancelled.
@@ -76,7 +76,7 @@ class Closer:
 
     def _cancel(self) -> None:
         self._driver.call(self.closing.leave_turns)
-        self._driver.until(lambda: self.closing.turns_left)
+        finish(self._driver.until(lambda: self.closing.turns_left))
 
     def _end(self) -> None:
         driver = self._driver

@@ -6,31 +6,34 @@ drains its events, wakes whom they concern, and publishes the next deadline.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import threading
 import traceback
 from collections import deque
 from collections.abc import Callable
+from functools import wraps
 from time import monotonic
-from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from acp_core.connection import Connection
-from acp_core.drive import NEVER, PACE_AT, Drive
-from acp_core.errors import ACPError, ConnectionClosed, ConsumerTooSlow, LocalProtocolError
-from acp_core.events import ConnectionOver, Event, RequestReceived, RequestSettled
-from acp_core.front import nothing
+from acp_core.drive import NEVER
+from acp_core.errors import ConnectionClosed
+from acp_core.events import ConnectionOver, Event, RequestReceived
+from acp_core.front.link import Link, nothing
 from acp_core.inbox import Channel, HandlerFailed, Inbox
 from acp_core.state import OVER
 
 from .transport import Messages, Transport
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
     from types import TracebackType
+    from typing import Self
 
-    from acp_core.front import Ask
+    from acp_core.front.client import SessionIterator, TurnIterator
 
+S = TypeVar("S")
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -43,22 +46,29 @@ JOIN = 1.0
 WAITING: set[threading.Thread] = set()
 
 
-class Bell:
-    """Wakes one thread. It is rung with the driver's lock held, and stays rung until somebody has waited."""
+class Waiter:
+    """Who waits: for the event that settles a request, or to be woken. It is given to the core as a token, is notified
+    with the driver's lock held, and stays so until somebody has paused."""
 
-    __slots__ = ("_lock",)
+    __slots__ = ("_lock", "event")
 
     def __init__(self) -> None:
+        self.event: Event | None = None
         self._lock = threading.Lock()
         self._lock.acquire()
 
-    def ring(self) -> None:
+    def settle(self, event: Event) -> None:
+        """The event that settles the request."""
+        self.event = event
+        self.notify()
+
+    def notify(self) -> None:
         """Wake who waits, or who comes next."""
         if self._lock.locked():
             self._lock.release()
 
-    def wait(self, timeout: float | None = None) -> None:
-        """Until it rings or ``timeout`` seconds have passed. May also come back early."""
+    def pause(self, timeout: float | None = None) -> None:
+        """Until it is notified or ``timeout`` seconds have passed. May also come back early."""
         if timeout is None:
             timeout = SLICE if threading.get_ident() == threading.main_thread().ident else -1.0
         self._lock.acquire(timeout=timeout)
@@ -94,26 +104,43 @@ class Later:
                 self._lock.release()
 
 
-class Waiter:
-    """The token of a request: who waits for its end."""
-
-    __slots__ = ("bell", "event")
-
-    def __init__(self) -> None:
-        self.bell = Bell()
-        self.event: Event | None = None
-
-    def settle(self, event: Event) -> None:
-        """The request has come to its end."""
-        self.event = event
-        self.notify()
-
-    def notify(self) -> None:
-        """Wake who waits."""
-        self.bell.ring()
+def finish(work: Coroutine[object, None, T]) -> T:
+    """Run a coroutine of a front here: all that it waits for blocks, so it ends in one step."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise RuntimeError(f"{work!r} waits for something else than this connection")
 
 
-class Driver(Drive):
+def blocking(method: Callable[Concatenate[S, P], Coroutine[object, None, T]]) -> Callable[Concatenate[S, P], T]:
+    """A method of a front that waits, as one that blocks."""
+
+    @wraps(method)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return finish(method(self, *args, **kwargs))
+
+    return call
+
+
+class Events:
+    """What a loop over a front gets, blocking."""
+
+    def __init__(self, events: TurnIterator | SessionIterator) -> None:
+        self._next = events.__anext__
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event:
+        try:
+            return finish(self._next())
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+
+class Driver(Link[Waiter]):
     """Runs one core connection over one transport.
 
     ``explain`` turns the error of a connection that went away into one that knows why; it may wait for a bounded time.
@@ -137,12 +164,12 @@ class Driver(Drive):
         self._explain = explain
         self._on_event = on_event
         self._keep = keep
-        self._reported = Bell()
+        self._reported = Waiter()
         self._lock = threading.Lock()
         self._later = Later(self._lock)
-        self._readable = Bell()
+        self._readable = Waiter()
         self._reading = False
-        self._writable = Bell()
+        self._writable = Waiter()
         self._wake: Callable[[], None] | None = getattr(transport, "wake", None)
         loops = [self._read, self._write] + ([self._dispatch] if on_event is not None else [])
         self._loops = [
@@ -158,24 +185,11 @@ class Driver(Drive):
 
     # ── Calls into the core ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def call(self, intent: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run something on the core, and pump. A connection that went away is a ConnectionClosed, not a rule that the
-        caller broke."""
-        try:
-            return self._locked(intent, *args, **kwargs)
-        except LocalProtocolError as why:
-            error = self.refusal(why)
-            if error is why:
-                raise
-            raise self.explained(error) from why
-
-    def _locked(self, intent: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def locked(self, intent: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """As ``Link``."""
         with self._later, self._lock:
             try:
-                try:
-                    return intent(*args, **kwargs)
-                finally:
-                    self.pump()
+                return super().locked(intent, *args, **kwargs)
             except Exception:
                 raise
             except BaseException:
@@ -185,62 +199,18 @@ class Driver(Drive):
                 raise
 
     def explained(self, error: Exception) -> Exception:
-        """The error to raise for one of the core."""
+        """As ``Link``. May wait for a bounded time."""
         if isinstance(error, ConnectionClosed) and self._explain is not None and not self.closing:
             return self._explain(error)
         return error
 
     def waiter(self) -> Waiter:
-        """Who waits for a request."""
+        """As ``Link``."""
         return Waiter()
 
-    def ask(self, intent: Ask, stop: Callable[[], bool] | None = None) -> object:
-        """Send a request and wait for its result; None when ``stop`` said so before. A caller that stops, or is
-        interrupted, cancels the request. ``stop`` is asked as ``until`` does.
-
-        Raises:
-            RequestError, RequestTimeout, RemoteProtocolError, ConnectionClosed: there is no result.
-            ConsumerTooSlow: see ``wait``; the request stays open.
-        """
-        waiter = Waiter()
-        id = self.call(intent, token=waiter)
-        try:
-            if stop is None:
-                self.answer(waiter)
-            else:
-                self.until(lambda: waiter.event is not None or stop())
-        except ConsumerTooSlow:
-            raise
-        except BaseException:
-            self._withdraw(id)
-            raise
-        event = waiter.event
-        if event is None:
-            self._withdraw(id)
-            return None
-        assert isinstance(event, RequestSettled)
-        if event.error is not None:
-            self.fail(event.error)
-        return event.result
-
-    def _withdraw(self, id: int) -> None:
-        with contextlib.suppress(ACPError):
-            self._locked(self.connection.cancel_request, id)
-
-    def fail(self, error: Exception) -> NoReturn:
-        """Raise an error of the core, with what is known of its cause."""
-        told = self.explained(error)
-        raise told from (error if told is not error else None)
-
-    def wait(self, bell: Bell, ready: Callable[[], T | None], *, counts: bool = True) -> T:
-        """Block until ``ready`` gives something; it is called with the lock held. ``bell`` rings when it may.
-
-        ``counts``: it is an answer that is waited for, so reading goes on past the first mark.
-
-        Raises:
-            ConsumerTooSlow: what is waited for stands behind more unread input than may be kept.
-        """
-        wake = bell.ring
+    async def wait(self, waiter: Waiter, ready: Callable[[], T | None], *, counts: bool = True) -> T:
+        """As ``Link``; it blocks."""
+        wake = waiter.notify
         blocked = False
         try:
             while True:
@@ -254,39 +224,20 @@ class Driver(Drive):
                         return found
                     self.block(wake, counts=counts)
                     blocked = True
-                bell.wait()
+                waiter.pause()
         finally:
             if blocked:
                 with self._later, self._lock:
                     self.unblock(wake, counts=counts)
                     self.taken(wake)
 
-    def answer(self, waiter: Waiter) -> Event:
-        """Wait for the end of a request."""
-        return self.wait(waiter.bell, lambda: waiter.event)
-
-    def until(self, done: Callable[[], bool], *, counts: bool = True) -> None:
-        """Wait until ``done``, which is asked with the lock held, after every call into the core. As ``wait``."""
-        bell = Bell()
-
-        def ready() -> bool | None:
-            self.watching.add(bell.ring)
-            return True if done() else None
-
-        try:
-            self.wait(bell, ready, counts=counts)
-        finally:
-            with self._later, self._lock:
-                self.watching.discard(bell.ring)
-
-    def pace(self, stop: Callable[[], bool]) -> None:
-        """Wait while the peer reads too slowly, at most until ``stop``."""
-        connection = self.connection
-        if connection.output_bytes > PACE_AT:
-            self.until(lambda: connection.output_bytes <= PACE_AT or connection.state == OVER or stop(), counts=False)
+    def take(self, channel: Channel) -> Event | None:
+        """As ``Link``."""
+        with self._later, self._lock:
+            return super().take(channel)
 
     def leave(self, channel: Channel) -> None:
-        """A consumer has left. Safe in a finalizer, which may run inside the core."""
+        """As ``Link``: a finalizer may run inside the core."""
         self._later.soon(lambda: self.detach(channel))
 
     @property
@@ -298,23 +249,23 @@ class Driver(Drive):
 
     def write_soon(self) -> bool:
         """As ``Drive``: the writer's thread writes. A caller does not, since a Ctrl-C would leave half a message."""
-        self._writable.ring()
+        self._writable.notify()
         return False
 
     def wake_reader(self) -> None:
         """As ``Drive``."""
-        self._readable.ring()
+        self._readable.notify()
 
     def wake_timer(self) -> None:
         """As ``Drive``: the reader keeps the time."""
         if self._reading and self._wake is not None:
             self._wake()
         elif self.paused:
-            self._readable.ring()
+            self._readable.notify()
 
     def wake_dispatcher(self) -> None:
         """As ``Drive``."""
-        self._reported.ring()
+        self._reported.notify()
 
     def report(self, event: Event) -> None:
         """As ``Drive``, if anybody listens."""
@@ -328,7 +279,7 @@ class Driver(Drive):
             loop()
         except BaseException as why:
             # A defect here must not leave anybody waiting.
-            self._locked(self.connection.abort, f"the {loop.__name__[1:]} loop failed: {why!r}")
+            self.locked(self.connection.abort, f"the {loop.__name__[1:]} loop failed: {why!r}")
             raise
 
     def _read(self) -> None:
@@ -346,21 +297,21 @@ class Driver(Drive):
             if self.paused:
                 # Nothing is read for a deadline either: a timer that comes again and again would read without bound.
                 if due:
-                    self._locked(self.time_is_up)
+                    self.locked(self.time_is_up)
                 else:
-                    self._readable.wait(left)
+                    self._readable.pause(left)
                 continue
             if self._wake is None:
                 left = NO_WAKE if left is None else min(left, NO_WAKE)
             try:
                 data = self.transport.receive(left)
             except TimeoutError:
-                self._locked(self.time_is_up)
+                self.locked(self.time_is_up)
                 continue
             except OSError as why:
-                self._locked(self.connection.abort, f"reading failed: {why}")
+                self.locked(self.connection.abort, f"reading failed: {why}")
                 return
-            self._locked(self._received, data, due)
+            self.locked(self._received, data, due)
             if data is None or (not data and not self._messages):
                 return
 
@@ -375,22 +326,22 @@ class Driver(Drive):
             with self._later, self._lock:
                 waits = self.output_waits
             if not waits:
-                self._writable.wait()
+                self._writable.pause()
                 continue
             try:
-                data, store = self._locked(self._output)
+                data, store = self.locked(self._output)
                 if store is not None:
                     store()
             except Exception as why:
                 if self._keep is None:
                     raise
-                self._locked(self.connection.abort, f"the snapshot was not stored: {why!r}")
+                self.locked(self.connection.abort, f"the snapshot was not stored: {why!r}")
                 continue
             if data:
                 try:
                     self.transport.send(data)
                 except OSError as why:
-                    self._locked(self.connection.send_failed, str(why.strerror or why), monotonic())
+                    self.locked(self.connection.send_failed, str(why.strerror or why), monotonic())
                 self.sending = False
             elif self.connection.state == OVER:
                 return
@@ -406,7 +357,7 @@ class Driver(Drive):
             with self._later, self._lock:
                 event = self.next_report()
             if event is None:
-                self._reported.wait()
+                self._reported.pause()
                 continue
             try:
                 self._on_event(event)
@@ -426,7 +377,7 @@ class Driver(Drive):
             try:
                 self.call(answer, work())
             except BaseException as why:
-                self._locked(self.handler_raised, event, why)
+                self.locked(self.handler_raised, event, why)
             finally:
                 over()
 
@@ -443,7 +394,7 @@ class Driver(Drive):
             try:
                 work()
             except BaseException as why:
-                self._locked(self.failed, event, why)
+                self.locked(self.failed, event, why)
 
         try:
             self._start(event, body)
@@ -485,7 +436,7 @@ class Driver(Drive):
 
     def stop(self, reason: str = "closed by the owner") -> None:
         """End everything now: what waits settles first, then the threads leave. Bounded; a second call is harmless."""
-        self._locked(self.connection.abort, reason)
+        self.locked(self.connection.abort, reason)
         self.transport.close()
         for thread in self._loops:
             join(thread)

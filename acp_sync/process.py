@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from acp_core import AgentExited, AgentNotStarted, ConnectionClosed, Grace, Policy
-from acp_core.front.client import check_command, not_started
+from acp_core.front.setup import check_command, not_started
 
 from .client import Agent, client_setup
 from .connection import JOIN, join

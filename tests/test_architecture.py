@@ -17,7 +17,7 @@ import acp_anyio
 import acp_sync
 from acp_core import V1, ClientConnection
 from acp_core.front.agent import agent_connection
-from acp_core.front.client import ClientSetup
+from acp_core.front.setup import ClientSetup
 from acp_core.state import TABLES
 
 ROOT = Path(__file__).resolve().parent.parent

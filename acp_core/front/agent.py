@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from ..agent import AgentConnection, ServedSession
 from ..connection import ANY_EXTENSION
@@ -19,19 +19,39 @@ from ..events import (
     get_str,
 )
 from ..methods import V1
-from . import as_dict, plain_dict, wire_message
-from .client import ELICITATION, as_it_is, attempt
+from . import as_dict, as_it_is, attempt, plain_dict, wire_message
+from .setup import ELICITATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ..events import Event
+    from ..events import (
+        AuthenticateRequested,
+        CloseSessionRequested,
+        DeleteSessionRequested,
+        Event,
+        ListSessionsRequested,
+        LoadSessionRequested,
+        LogoutRequested,
+        NewSessionRequested,
+        ResumeSessionRequested,
+        SetConfigOptionRequested,
+        SetModeRequested,
+    )
     from ..limits import Limits
     from ..methods import MethodTable
     from ..schema import Notification, Request
-    from . import Ask, JsonObject, Link
+    from . import JsonObject, Params
+    from .link import Link
 
 SessionT = TypeVar("SessionT", bound="AgentSessionFront")
+GivenT = TypeVar("GivenT", contravariant=True)
+TurnT = TypeVar("TurnT", contravariant=True)
+StopT = TypeVar("StopT", covariant=True)
+OpenedT = TypeVar("OpenedT", covariant=True)
+ResultT = TypeVar("ResultT", covariant=True)
+ToldT = TypeVar("ToldT", covariant=True)
+R = TypeVar("R")
 
 # The method of an agent that serves each row of the method table, by the row's key; "" is every other request.
 SERVED = {
@@ -61,6 +81,50 @@ GIVEN = {
     "opened": ("session",),
     **{SERVED[key]: ("request", "session") for key in REOPENS},
 }
+
+
+class PromptAgent(Protocol[TurnT, StopT]):
+    """An agent, as small as it can be: any object with ``prompt``. Every other method is found by its name, and typed
+    by ``AgentMethods``.
+
+    ``prompt(turn)`` answers a prompt: a stop reason, or None for end_turn. Optional: ``new_session(request)`` gives the
+    new session's id, None to have one made, or the whole result with its ``sessionId``; ``load_session(request,
+    session)`` sends the history and returns the rest of the result or None, as ``resume_session(request, session)``
+    does without a history; ``list_sessions``, ``close_session``, ``delete_session``, ``set_mode``,
+    ``set_config_option``, ``authenticate``, ``logout`` and ``extension`` get the request and return the result or None
+    (``extension`` is for every method that begins with an underscore, or for those that ``extensions`` names);
+    ``opened(session)`` is told of a session that is open now, behind the answer; ``cancel(turn)`` is told that a turn
+    was cancelled. What is not defined is answered -32601 and not advertised; what can never be called, by its name or
+    its arguments, is a TypeError of ``serve``. A RequestError is answered as it is, any other exception -32603 without
+    its text, and reported as HandlerFailed.
+
+    In ``acp_sync`` each call has a thread of its own. In ``acp_anyio`` it has a task, is plain or async, and is
+    cancelled with its request.
+    """
+
+    def prompt(self, turn: TurnT, /) -> StopT:
+        """Answer a prompt. When the client cancels it, ``cancelled`` is answered, whatever this returns."""
+
+
+class AgentMethods(Generic[GivenT, TurnT, OpenedT, ResultT, ToldT]):
+    """The optional methods of an agent with their types, for type checkers: a class that inherits it is told of a wrong
+    argument or result. It defines none of them, so what a class does not define is not served."""
+
+    if TYPE_CHECKING:
+
+        def new_session(self, request: NewSessionRequested, /) -> OpenedT: ...
+        def load_session(self, request: LoadSessionRequested, session: GivenT, /) -> ResultT: ...
+        def resume_session(self, request: ResumeSessionRequested, session: GivenT, /) -> ResultT: ...
+        def opened(self, session: GivenT, /) -> ToldT: ...
+        def cancel(self, turn: TurnT, /) -> ToldT: ...
+        def list_sessions(self, request: ListSessionsRequested, /) -> ResultT: ...
+        def close_session(self, request: CloseSessionRequested, /) -> ResultT: ...
+        def delete_session(self, request: DeleteSessionRequested, /) -> ResultT: ...
+        def set_mode(self, request: SetModeRequested, /) -> ResultT: ...
+        def set_config_option(self, request: SetConfigOptionRequested, /) -> ResultT: ...
+        def authenticate(self, request: AuthenticateRequested, /) -> ResultT: ...
+        def logout(self, request: LogoutRequested, /) -> ResultT: ...
+        def extension(self, request: RequestReceived, /) -> ResultT: ...
 
 
 def method_for(agent: object, key: str) -> Callable[..., object] | None:
@@ -193,7 +257,10 @@ def merged(base: Mapping[str, object], over: Mapping[str, object]) -> JsonObject
 class AgentSessionFront:
     """A session that the agent serves. ``handle`` is the core's."""
 
-    def __init__(self, link: Link[object], connection: AgentConnection, handle: object) -> None:
+    # Who asks the client stops waiting when this is true: a turn that was cancelled.
+    _stop: Callable[[], bool] | None = None
+
+    def __init__(self, link: Link[Any], connection: AgentConnection, handle: object) -> None:
         assert isinstance(handle, ServedSession)
         self.link = link
         self.connection = connection
@@ -217,10 +284,7 @@ class AgentSessionFront:
         """What the client advertised, as it stood on the wire."""
         return self.connection.peer_capabilities
 
-    def _update(self, update: Mapping[str, object]) -> None:
-        self.link.call(self.connection.update, self.handle, as_dict(update))
-
-    def _update_text(
+    async def _say(
         self,
         kind: str,
         message_id: str | None,
@@ -228,26 +292,11 @@ class AgentSessionFront:
         offset: int | None = None,
         snapshot: str | None = None,
     ) -> str:
-        return self.link.call(
+        await self.link.pace(self._stop)
+        done: str = self.link.call(
             self.connection.update_text, self.handle, kind, message_id, delta=delta, offset=offset, snapshot=snapshot
         )
-
-    def _permission(
-        self, tool_call: Mapping[str, object], options: Sequence[Mapping[str, object]], deadline: float | None
-    ) -> Ask:
-        offers = [as_dict(option) for option in options]
-        return partial(self.connection.ask_permission, self.handle, as_dict(tool_call), offers, deadline=deadline)
-
-    def _request(
-        self, method: Request[object] | str, params: Mapping[str, object] | None, deadline: float | None
-    ) -> Ask:
-        wire, body = wire_message(self.connection.methods, method, params)
-        about = self._about(wire, body)
-        return partial(self.connection.request, wire, body, session=about, deadline=deadline)
-
-    def _notify(self, method: Notification | str, params: Mapping[str, object] | None) -> None:
-        wire, body = wire_message(self.connection.methods, method, params)
-        self.link.call(self.connection.notify, wire, body, session=self._about(wire, body))
+        return done
 
     def _about(self, wire: str, params: JsonObject | None) -> ServedSession | None:
         """The session that a message names. The completion of an elicitation names none, and an elicitation is about
@@ -256,6 +305,118 @@ class AgentSessionFront:
         if row is None or row.session:
             return self.handle
         return self.handle if row.key == ELICITATION and "requestId" not in (params or {}) else None
+
+
+class AgentSessionCalls(AgentSessionFront):
+    """What an agent's method says and asks, waiting while the client reads too slowly (more than 1 MiB is unsent)."""
+
+    async def send(self: AgentSessionFront, text: str, *, message_id: str | None = None) -> None:
+        """Send a piece of the agent's message. Waits while more than 1 MiB is unsent.
+
+        Raises:
+            TypeError, LocalProtocolError: see ``AgentConnection.update_text``.
+            ConnectionClosed: the client has gone.
+        """
+        await self._say("message", message_id, text)
+
+    async def think(self: AgentSessionFront, text: str, *, message_id: str | None = None) -> None:
+        """Send a piece of the agent's reasoning. Waits and raises as ``send``."""
+        await self._say("thought", message_id, text)
+
+    async def echo(self: AgentSessionFront, text: str, *, message_id: str | None = None) -> None:
+        """Send a piece of the user's message, as a history has it. Waits and raises as ``send``."""
+        await self._say("user", message_id, text)
+
+    async def update_text(
+        self: AgentSessionFront,
+        kind: str,
+        message_id: str | None = None,
+        *,
+        delta: str | None = None,
+        offset: int | None = None,
+        snapshot: str | None = None,
+    ) -> str:
+        """Say text, append-only: a ``delta`` that may start at ``offset``, or a ``snapshot`` of the whole text; only
+        what is missing goes out. ``kind`` is ``"message"``, ``"thought"`` or ``"user"``. Waits as ``send``.
+
+        Returns: ``"sent"``, ``"same"`` or ``"revised"``; see ``AgentConnection.update_text``. A revised turn was
+        answered with an error: return.
+
+        Raises:
+            TypeError, StreamGap, StreamConflict, LocalProtocolError: as there.
+            ConnectionClosed: the client has gone.
+        """
+        return await self._say(kind, message_id, delta, offset, snapshot)
+
+    async def update(self: AgentSessionFront, update: Mapping[str, object]) -> None:
+        """Send any update: an object with ``sessionUpdate``, as on the wire. Waits and raises as ``send``."""
+        await self.link.pace(self._stop)
+        self.link.call(self.connection.update, self.handle, as_dict(update))
+
+    async def ask_permission(
+        self: AgentSessionFront,
+        tool_call: Mapping[str, object],
+        options: Sequence[Mapping[str, object]],
+        *,
+        deadline: float | None = None,
+    ) -> str | None:
+        """Ask the client whether a tool call may run, and wait, at most ``deadline`` seconds. See
+        ``AgentConnection.ask_permission``.
+
+        Returns: the id of the chosen option, None for cancelled.
+
+        Raises:
+            TypeError, LocalProtocolError: an argument is wrong.
+            RequestError, RequestTimeout, RemoteProtocolError, ConnectionClosed: there is no answer; do not run it.
+        """
+        offers = [as_dict(option) for option in options]
+        intent = partial(self.connection.ask_permission, self.handle, as_dict(tool_call), offers, deadline=deadline)
+        # A cancelled turn does not wait for a client that forgets to answer.
+        return chosen_option(await self.link.ask(intent, self._stop))
+
+    @overload
+    async def request(
+        self: AgentSessionFront, method: Request[R], params: None = None, *, deadline: float | None = None
+    ) -> R: ...
+    @overload
+    async def request(
+        self: AgentSessionFront, method: str, params: Params = None, *, deadline: float | None = None
+    ) -> object: ...
+    async def request(
+        self: AgentSessionFront,
+        method: str | Request[object],
+        params: Params = None,
+        *,
+        deadline: float | None = None,
+    ) -> object:
+        """Ask the client something else about this session, and wait for the result, at most ``deadline`` seconds.
+
+        ``method`` is a wire name, or a typed request of ``acp_core.schema``. The id of the session is added, except to
+        an elicitation that has a ``requestId``.
+
+        Raises:
+            TypeError, LocalProtocolError: see ``Connection.request``.
+            RequestError, RequestTimeout, RemoteProtocolError, ConnectionClosed: there is no result.
+        """
+        wire, body = wire_message(self.connection.methods, method, params)
+        about = self._about(wire, body)
+        return await self.link.ask(partial(self.connection.request, wire, body, session=about, deadline=deadline))
+
+    @overload
+    async def notify(self: AgentSessionFront, method: Notification) -> None: ...
+    @overload
+    async def notify(self: AgentSessionFront, method: str, params: Params = None) -> None: ...
+    async def notify(self: AgentSessionFront, method: str | Notification, params: Params = None) -> None:
+        """Send the client a notification: that an elicitation by URL is complete, or an extension, to which the id of
+        the session is added. ``method`` is as in ``request``. Waits as ``send``.
+
+        Raises:
+            TypeError, LocalProtocolError: see ``AgentConnection.notify``.
+            ConnectionClosed: the client has gone.
+        """
+        await self.link.pace(self._stop)
+        wire, body = wire_message(self.connection.methods, method, params)
+        self.link.call(self.connection.notify, wire, body, session=self._about(wire, body))
 
 
 class AgentTurnFront(AgentSessionFront, Generic[SessionT]):
@@ -300,11 +461,11 @@ class AgentDesk(Generic[SessionT]):
 
     def __init__(
         self,
-        link: Link[object],
+        link: Link[Any],
         connection: AgentConnection,
         agent: object,
         *,
-        session: Callable[[Link[object], AgentConnection, object], SessionT],
+        session: Callable[[Link[Any], AgentConnection, object], SessionT],
         turn: Callable[[SessionT, PromptRequested], AgentTurnFront[SessionT]],
         new_id: Callable[[], str],
         meanwhile: Callable[[Callable[[], object]], Callable[[], object]] = as_it_is,

@@ -4,24 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from ..client import CYCLE_ORIGINS, ClientConnection
 from ..closing import AGENT as AGENT_STEP
-from ..closing import SETTLED, Grace
+from ..closing import SETTLED
 from ..connection import ANY_EXTENSION
-from ..elicitation import elicitation_capabilities, elicitation_result
-from ..errors import (
-    ACPError,
-    AgentNotStarted,
-    RequestTimeout,
-    check_duration,
-    check_type,
-    clip,
-    last_words,
-    local,
-    not_served,
-)
+from ..elicitation import elicitation_result
+from ..errors import ACPError, ConsumerTooSlow, RequestTimeout, clip, last_words, local, not_served
 from ..events import (
     AgentMessageChunk,
     ConnectionOver,
@@ -30,254 +19,38 @@ from ..events import (
     PermissionOption,
     PermissionRequested,
     RequestReceived,
+    SessionFailed,
+    TurnEnded,
+    TurnFailed,
 )
-from ..inbox import MIB, Inbox, TurnToken
-from ..methods import AGENT, NOTIFICATION_KIND, V1, MethodTable
 from ..permissions import DENY, Policy
 from ..state import OVER
-from . import plain_dict, wire_message
+from . import attempt, plain_dict, wire_message
+from .link import WaiterT
+from .setup import OPEN_OPTIONS, PROMPT_OPTIONS, check_options, turn_token
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Protocol, TypeAlias, Unpack
+    from collections.abc import Callable
+    from os import PathLike
+    from typing import Self, TypeAlias, Unpack
 
+    from ..client import ClientConnection
     from ..closing import ClosingPlan
     from ..elicitation import Answer
     from ..events import Event
     from ..inbox import Channel
-    from ..limits import Limits
-    from ..options import CancelThen, ElicitationMode, OpenOptions, PromptOptions, StepNeeds, Workspace
+    from ..options import CancelThen, OpenOptions, PromptOptions, StepNeeds
     from ..schema import Notification, Request
     from ..sessions import Session
-    from . import Ask, Closer, JsonObject, Link, Process, T
-    from . import P as Params
-    from . import Waiter as AnyWaiter
+    from . import Closer, JsonObject, Params, Process
+    from .link import Link
+    from .setup import ClientSetup
 
-    Keep: TypeAlias = Callable[[int], Callable[[], object] | None]
+    About: TypeAlias = "SessionFront[Any, Any] | str | None"
 
-    class Blocking(Protocol):
-        """Makes a function that blocks into one that a binding can run beside everything else."""
-
-        def __call__(self, function: Callable[Params, T], /) -> Callable[Params, object]: ...
-
-
-WaiterT = TypeVar("WaiterT", bound="AnyWaiter")
 SessionT = TypeVar("SessionT", bound="SessionFront[Any, Any]")
 TurnT = TypeVar("TurnT")
-NameT = TypeVar("NameT", bound=str)
-
-# The key of the one request that has an argument of its own besides permissions.
-ELICITATION = "elicitation_create"
-
-
-# ── Before there is a transport ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def as_it_is(function: Callable[Params, T]) -> Callable[Params, object]:
-    """For a binding whose handlers may block."""
-    return function
-
-
-class ClientSetup(Generic[WaiterT]):
-    """A client that has no transport yet: its arguments are checked, its connection is made, and it is attached to what
-    an earlier owner left. So nothing has to be undone when an argument is wrong.
-
-    Args:
-        waiter: makes one who waits.
-        nonce: as ``Connection``.
-        permissions: a Policy, or who is asked.
-        blocking: for the functions of ``workspace``, which block.
-        handlers, elicitation, on_snapshot: the owner's code, as the binding can run it.
-        (others): see ``connect`` of a binding.
-
-    Raises:
-        TypeError, ValueError, LocalProtocolError: an argument is wrong.
-    """
-
-    def __init__(
-        self,
-        waiter: Callable[[], WaiterT],
-        nonce: str,
-        permissions: object,
-        *,
-        blocking: Blocking = as_it_is,
-        handlers: Mapping[str, object] | None = None,
-        elicitation: Mapping[ElicitationMode, Callable[[ElicitationRequested], object]] | None = None,
-        on_snapshot: Callable[[dict[str, object], int], object] | None = None,
-        capabilities: Mapping[str, object] | None = None,
-        info: Mapping[str, object] | None = None,
-        workspace: Workspace | None = None,
-        limits: Limits | None = None,
-        methods: MethodTable = V1,
-        extensions: Iterable[str] = (),
-        codec: Callable[[str], object] | None = None,
-        on_event: Callable[[Event], None] | None = None,
-        close_grace: float | Grace | None = None,
-        pause_at: int = MIB,
-        full_at: int = 64 * MIB,
-        cycle_origins: Iterable[str] = CYCLE_ORIGINS,
-        restore: Mapping[str, object] | None = None,
-        attach_deadline: float = 600.0,
-        tail_quiet: float = 0.5,
-        tail_max: float = 10.0,
-    ) -> None:
-        for name, value in (
-            ("handlers", handlers),
-            ("elicitation", elicitation),
-            ("capabilities", capabilities),
-            ("info", info),
-            ("restore", restore),
-        ):
-            if value is not None and not isinstance(value, Mapping):
-                raise TypeError(f"{name} must be a mapping or None, not {type(value).__name__}")
-        for name, function in (("on_event", on_event), ("on_snapshot", on_snapshot)):
-            if function is not None and not callable(function):
-                raise TypeError(f"{name} must be callable or None, not {type(function).__name__}")
-        durations = (("attach_deadline", attach_deadline), ("tail_quiet", tail_quiet), ("tail_max", tail_max))
-        for name, seconds in durations:
-            check_duration(name, seconds)
-        for name, size in (("pause_at", pause_at), ("full_at", full_at)):
-            check_type(name, size, int, "a number of bytes")
-        if workspace is not None and not all(hasattr(workspace, name) for name in ("handlers", "close", "join")):
-            raise TypeError(f"workspace must be a Workspace or None, not {type(workspace).__name__}")
-        # It is asked before the connection is made, which would refuse it, too.
-        check_type("methods", methods, MethodTable, "a MethodTable")
-        policy = permissions if isinstance(permissions, Policy) else None
-        self.ask: Callable[[PermissionRequested], object] | None = None
-        if policy is None:
-            if not callable(permissions):
-                raise TypeError(f"permissions must be a Policy or a callable, not {type(permissions).__name__}")
-            self.ask = permissions
-        self.grace = Grace.of(close_grace) if close_grace is not None else Grace()
-        self.inbox = Inbox(pause_at=pause_at, full_at=full_at)
-        self.on_event = on_event
-        self.workspace = workspace
-        self.join = blocking(workspace.join) if workspace is not None else None
-        served = workspace.handlers if workspace is not None else {}
-        self.handlers: dict[str, Callable[..., object]] = {
-            **{key: blocking(handler) for key, handler in served.items()},
-            **functions("handlers", handlers or {}),
-        }
-        derived = methods.advertised(self.handlers)
-        if elicitation is not None:
-            self.handlers[ELICITATION] = partial(elicit, functions("elicitation", elicitation))
-            derived["elicitation"] = elicitation_capabilities(elicitation)
-        self.elicits = elicitation is not None
-        self.connection = ClientConnection(
-            nonce=nonce,
-            limits=limits,
-            methods=methods,
-            extensions=extension_names(self.handlers, methods, extensions),
-            capabilities=plain_dict(capabilities) if capabilities is not None else derived,
-            info=plain_dict(info),
-            permissions=policy,
-            codec=codec,
-            cycle_origins=cycle_origins,
-            restore=plain_dict(restore),
-        )
-        self.keep: Keep | None = partial(keep, self.connection, on_snapshot) if on_snapshot is not None else None
-        self.attached: list[tuple[Session, int | None, Channel, WaiterT]] = []
-        for session_id, prompt_id in self.connection.unattached.items():
-            token = turn_token(self.inbox, one := waiter())
-            handle = self.connection.attach(
-                session_id, prompt_id, deadline=attach_deadline, tail_quiet=tail_quiet, tail_max=tail_max, token=token
-            )
-            self.attached.append((handle, prompt_id, token.channel, one))
-
-
-# What the bindings pass on.
-SETUP_OPTIONS = frozenset(ClientSetup.__init__.__kwdefaults__ or ()) - {"blocking"}
-OPEN_OPTIONS = frozenset(ClientConnection.open_session.__kwdefaults__ or ()) - {"token"}
-PROMPT_OPTIONS = frozenset(ClientConnection.prompt.__kwdefaults__ or ()) - {"token"}
-
-
-def check_options(caller: str, known: frozenset[str], options: Mapping[str, object]) -> None:
-    """Refuse an option that there is not, in the name of the function that was called.
-
-    Raises:
-        TypeError: there is one.
-    """
-    for name in options:
-        if name not in known:
-            raise TypeError(f"{caller}() got an unexpected keyword argument {name!r}; it takes {sorted(known)}")
-
-
-def check_command(command: object) -> None:
-    """Raises:
-    TypeError: it is neither a str nor a sequence of words.
-    """
-    if not isinstance(command, (str, Sequence)) or isinstance(command, bytes):
-        raise TypeError(f"command must be a str or a sequence of words, not {type(command).__name__}")
-
-
-def not_started(program: str, cwd: object, why: Exception) -> AgentNotStarted:
-    """The error for a program that the system could not start, whatever binding has tried."""
-    reason = getattr(why, "strerror", None) or str(why)
-    if cwd is not None and getattr(why, "filename", None) == cwd:
-        return AgentNotStarted(f"the agent could not be started in {str(cwd)!r}: {reason}")
-    return AgentNotStarted(f"the agent could not be started: {reason}: {program!r}")
-
-
-def functions(argument: str, given: Mapping[NameT, object]) -> dict[str, Callable[..., object]]:
-    """The owner's functions by their names.
-
-    Raises:
-        TypeError: it is no mapping of names to functions.
-    """
-    found: dict[str, Callable[..., object]] = {}
-    for name, function in given.items():
-        if not callable(function):
-            raise TypeError(f"{argument}[{name!r}] must be callable, not {type(function).__name__}")
-        found[name] = function
-    return found
-
-
-def extension_names(handlers: Mapping[str, object], methods: MethodTable, extensions: Iterable[str]) -> tuple[str, ...]:
-    """The extensions to serve: those named, and those that have a handler.
-
-    Raises:
-        LocalProtocolError: a handler's name is no key that a client serves, and no extension.
-    """
-    asked = PermissionRequested.__name__
-    served = [row for row in methods if row.kind != NOTIFICATION_KIND and row.handler != AGENT]
-    keys = {row.key for row in served if row.event != asked}
-    named = (extensions,) if isinstance(extensions, str) else tuple(extensions)
-    found = [*named]
-    for name in handlers:
-        if name in keys:
-            continue
-        if any(row.key == name for row in served):
-            local("handlers.name", f"no handler can be named {name!r}: who is asked is the argument permissions")
-        if name not in named and not name.startswith("_"):
-            local(
-                "handlers.name",
-                f"no handler can be named {name!r}: give a key of {sorted(keys)}, or an extension's name",
-            )
-        found.append(name)
-    return tuple(found)
-
-
-def elicit(modes: Mapping[str, Callable[..., object]], event: RequestReceived) -> object:
-    """One handler for the callbacks of all modes. The core lets no other mode through."""
-    assert isinstance(event, ElicitationRequested)
-    return modes[event.mode](event)
-
-
-def keep(
-    connection: ClientConnection, on_snapshot: Callable[[dict[str, object], int], object], size: int
-) -> Callable[[], object] | None:
-    """What is to be done before so many bytes are written. Before the handshake there is nothing to store, and behind
-    the end what was stored last is what a successor goes on with."""
-    if connection.version is None or connection.state == OVER:
-        return None
-    return partial(on_snapshot, connection.snapshot(), size)
-
-
-def turn_token(inbox: Inbox, waiter: AnyWaiter) -> TurnToken:
-    """The token of a prompt, with a queue of its own."""
-    token = TurnToken(inbox.channel(), waiter)
-    token.channel.wake = waiter.notify
-    return token
+R = TypeVar("R")
 
 
 # ── What the agent asks ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -287,7 +60,7 @@ class ClientDesk:
     """Decides what becomes of each request of the agent. Knows no front, so that an owner who lets go of the front
     without closing it is noticed."""
 
-    def __init__(self, setup: ClientSetup[WaiterT], link: Link[object]) -> None:
+    def __init__(self, setup: ClientSetup[WaiterT], link: Link[Any]) -> None:
         self._connection = setup.connection
         self._link = link
         self._ask = setup.ask
@@ -343,14 +116,6 @@ def elicited(result: object) -> Answer:
     if result is None or isinstance(result, (bool, Mapping)):
         return result
     raise TypeError(f"the answer must be a mapping, a bool or None, not {type(result).__name__}")
-
-
-def attempt(intent: Callable[Params, None], *args: Params.args, **kwargs: Params.kwargs) -> None:
-    """Make an intent whose refusal means that there is nothing left to do."""
-    try:
-        intent(*args, **kwargs)
-    except ACPError:
-        pass
 
 
 # ── What a program holds ────────────────────────────────────────────────────────────────────────────────────────────
@@ -434,8 +199,101 @@ class TurnFront(Generic[WaiterT, SessionT]):
         if handle.turn is not None and handle.turn.prompt_id == self.prompt_id:
             self.session.connection.cancel_turn(handle, deadline=deadline, then=then)
 
+    def _next(self) -> Event | None:
+        # Of a turn that was detached only its end is left.
+        return self.channel.take() or (self.waiter.event if self.channel.ended else None)
+
+    async def _step(self) -> Event:
+        """The next event. Raises as ``TurnCalls.result``."""
+        event = self.link.take(self.channel)
+        if event is None:
+            event = await self.link.wait(self.waiter, self._next)
+        if isinstance(event, AgentMessageChunk):
+            self._keep(event)
+        elif isinstance(event, TurnFailed):
+            await self.link.fail(event.error)
+        return event
+
     def _give_up(self) -> None:
+        self.detach()
         attempt(self.cancel)
+
+
+class TurnIterator:
+    """One loop over a turn. Dropping it before the end detaches the turn, and so does what interrupts it."""
+
+    def __init__(self, turn: TurnFront[Any, Any]) -> None:
+        self._turn = turn
+        self._over = False
+        self._stays = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        if self._over:
+            raise StopAsyncIteration
+        self._stays = False
+        try:
+            event = await self._turn._step()
+        except ConsumerTooSlow:
+            # May be tried again, by another loop, too.
+            self._stays = True
+            raise
+        except BaseException:
+            self._over = True
+            self._turn.detach()
+            raise
+        self._over = isinstance(event, TurnEnded)
+        return event
+
+    def __del__(self) -> None:
+        if not self._over and not self._stays:
+            self._turn.detach()
+
+
+class TurnCalls(TurnFront[WaiterT, SessionT]):
+    """What waits for a turn."""
+
+    async def result(self: TurnFront[WaiterT, SessionT]) -> TurnEnded:
+        """Wait for the end of the turn. Unread events of it are discarded and counted: for the text, too, call ``text``
+        first. A caller that is cancelled or interrupted cancels the turn; the connection stays whole.
+
+        Raises:
+            RequestError, RequestTimeout, ConnectionClosed, RemoteProtocolError: the turn failed.
+            ConsumerTooSlow: its answer stands behind more unread events of others than may be kept.
+        """
+        self.detach()
+        try:
+            event = await self.link.answer(self.waiter)
+        except (ConsumerTooSlow, GeneratorExit):
+            raise
+        except BaseException:
+            self._give_up()
+            raise
+        if isinstance(event, TurnFailed):
+            await self.link.fail(event.error)
+        assert isinstance(event, TurnEnded)
+        return event
+
+    async def text(self: TurnFront[WaiterT, SessionT]) -> str:
+        """Wait for the end of the turn and give the text of the agent's message: all of it, with what a loop over the
+        turn has read before, and the same again on another call. Cancelled or interrupted as ``result``.
+
+        Raises:
+            LocalProtocolError: some of it was discarded, by ``result``, ``detach`` or a loop that was left early.
+            As ``result``.
+        """
+        self._asked = True
+        try:
+            while not isinstance(await self._step(), TurnEnded):
+                pass
+        except (ACPError, GeneratorExit):
+            raise
+        except BaseException:
+            self._give_up()
+            raise
+        return self._text()
 
 
 class SessionFront(Generic[WaiterT, TurnT]):
@@ -489,6 +347,59 @@ class SessionFront(Generic[WaiterT, TurnT]):
     def _turn(self, prompt_id: int, channel: Channel, waiter: WaiterT) -> TurnT:
         """The binding's turn."""
         raise NotImplementedError
+
+
+class SessionIterator:
+    """What a session says between turns. Leaving it loses nothing: the next one goes on. For one reader at a time."""
+
+    def __init__(self, session: SessionFront[Any, Any]) -> None:
+        self._link = session.link
+        self._channel = self._link.inbox.listen(session.handle)
+        self._waiter = self._link.waiter()
+        self._channel.wake = self._waiter.notify
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        event = self._link.take(self._channel)
+        if event is None:
+            # No answer is waited for.
+            (event,) = await self._link.wait(self._waiter, self._next, counts=False)
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+    def _next(self) -> tuple[Event | None] | None:
+        event = self._channel.take()
+        return (event,) if event is not None or self._channel.ended else None
+
+
+class SessionCalls(SessionFront[WaiterT, TurnT]):
+    """What waits for an answer about a session."""
+
+    async def close(self: SessionFront[WaiterT, TurnT], *, deadline: float = 10.0) -> None:
+        """Close the session and wait for the agent's answer, at most ``deadline`` seconds.
+
+        Raises:
+            LocalProtocolError: the agent does not advertise it, or the session is not open.
+            RequestError, RequestTimeout, ConnectionClosed: it was refused, or not answered.
+        """
+        await self.link.ask(partial(self.connection.close_session, self.handle, deadline=deadline))
+
+    async def set_mode(self: SessionFront[WaiterT, TurnT], mode_id: str, *, deadline: float | None = None) -> None:
+        """Set the mode, one of ``handle.modes``, and wait for the answer. ``deadline`` is in seconds. Raises as
+        ``close``."""
+        await self.link.ask(partial(self.connection.set_mode, self.handle, mode_id, deadline=deadline))
+
+    async def set_config_option(
+        self: SessionFront[WaiterT, TurnT], config_id: str, value: str | bool, *, deadline: float | None = None
+    ) -> None:
+        """Set an option, one of ``handle.config_options``, and wait for the answer. ``deadline`` is in seconds. Raises
+        as ``close``."""
+        await self.link.ask(
+            partial(self.connection.set_config_option, self.handle, config_id, value, deadline=deadline)
+        )
 
 
 class AgentFront(Generic[WaiterT, SessionT, TurnT]):
@@ -647,21 +558,155 @@ class AgentFront(Generic[WaiterT, SessionT, TurnT]):
         told.dispatch = why.dispatch
         return told
 
-    def _request(
-        self,
-        method: Request[object] | str,
-        params: Mapping[str, object] | None,
-        session: SessionT | str | None,
-        deadline: float | None,
-    ) -> Ask:
-        wire, body = wire_message(self.connection.methods, method, params)
-        return partial(self.connection.request, wire, body, session=handle_of(session), deadline=deadline)
 
-    def _notify(
-        self, method: Notification | str, params: Mapping[str, object] | None, session: SessionT | str | None
+class AgentCalls(AgentFront[WaiterT, SessionT, TurnT]):
+    """What waits for the agent."""
+
+    async def initialize(self: AgentFront[WaiterT, SessionT, TurnT], *, deadline: float | None = 60.0) -> None:
+        """Do the handshake and wait for it, at most ``deadline`` seconds. ``open_session`` does it by itself.
+
+        Raises:
+            LocalProtocolError: it was done before.
+            RequestError, RequestTimeout, RemoteProtocolError, ConnectionClosed: it failed.
+        """
+        try:
+            await self.link.ask(partial(self.connection.initialize, deadline=deadline))
+        except RequestTimeout as why:
+            raise self._no_agent(why) from why
+
+    async def authenticate(
+        self: AgentFront[WaiterT, SessionT, TurnT], method_id: str, *, deadline: float | None = 300.0
     ) -> None:
+        """Log in by one of ``auth_methods`` and wait for the answer, at most ``deadline`` seconds. Raises as
+        ``initialize``."""
+        await self.link.ask(partial(self.connection.authenticate, method_id, deadline=deadline))
+
+    async def open_session(
+        self: AgentFront[WaiterT, SessionT, TurnT], cwd: str | PathLike[str], **options: Unpack[OpenOptions]
+    ) -> SessionT:
+        """Open a session and wait until it takes prompts. The options are those of ``ClientConnection.open_session``.
+
+        Raises:
+            TypeError, LocalProtocolError: an argument is wrong, or the agent cannot do what was asked for.
+            RequestError, RequestTimeout, RemoteProtocolError, ConnectionClosed: a step was refused or not answered.
+        """
+        check_options("open_session", OPEN_OPTIONS, options)
+        waiter = self.link.waiter()
+        handle = self.link.call(self._open, path_str(cwd), waiter, options)
+        try:
+            event = await self.link.answer(waiter)
+        except BaseException:
+            # It opens without an owner: what it says is counted and keeps nobody from reading.
+            self.link.leave(self.link.inbox.idle(handle))
+            raise
+        if isinstance(event, SessionFailed):
+            # Nobody can read what was replayed of it.
+            self.link.leave(self.link.inbox.idle(handle))
+            await self.link.fail(self._no_agent(event.error))
+        return self._session(handle)
+
+    @overload
+    async def request(
+        self: AgentFront[WaiterT, SessionT, TurnT],
+        method: Request[R],
+        params: None = None,
+        *,
+        session: About = None,
+        deadline: float | None = None,
+    ) -> R: ...
+    @overload
+    async def request(
+        self: AgentFront[WaiterT, SessionT, TurnT],
+        method: str,
+        params: Params = None,
+        *,
+        session: About = None,
+        deadline: float | None = None,
+    ) -> object: ...
+    async def request(
+        self: AgentFront[WaiterT, SessionT, TurnT],
+        method: str | Request[object],
+        params: Params = None,
+        *,
+        session: About = None,
+        deadline: float | None = None,
+    ) -> object:
+        """Send a request and wait for its result. What stood before the answer on the wire is in its queue by then. A
+        caller that is cancelled or interrupted cancels the request.
+
+        Args:
+            method: a wire name, or a typed request of ``acp_core.schema``, which knows its params and result.
+            session: adds its ``sessionId`` to the params.
+            deadline: seconds until RequestTimeout.
+
+        Raises:
+            TypeError, LocalProtocolError: see ``Connection.request``.
+            RequestError: the agent answered with an error.
+            RequestTimeout: no answer within ``deadline``.
+            ConnectionClosed, AgentExited: the connection ended first.
+            RemoteProtocolError: the answer broke the protocol.
+            ConsumerTooSlow: the answer stands behind too many unread events. The request stays open.
+        """
+        wire, body = wire_message(self.connection.methods, method, params)
+        about = handle_of(session)
+        return await self.link.ask(partial(self.connection.request, wire, body, session=about, deadline=deadline))
+
+    @overload
+    async def notify(self: AgentFront[WaiterT, SessionT, TurnT], method: Notification) -> None: ...
+    @overload
+    async def notify(
+        self: AgentFront[WaiterT, SessionT, TurnT], method: str, params: Params = None, *, session: About = None
+    ) -> None: ...
+    async def notify(
+        self: AgentFront[WaiterT, SessionT, TurnT],
+        method: str | Notification,
+        params: Params = None,
+        *,
+        session: About = None,
+    ) -> None:
+        """Send a notification: a wire name, or a ``Notification`` of ``acp_core.schema``. Waits while the agent reads
+        too slowly.
+
+        Raises:
+            TypeError, LocalProtocolError, ConnectionClosed: see ``Connection.notify``.
+        """
+        await self.link.pace()
         wire, body = wire_message(self.connection.methods, method, params)
         self.link.call(self.connection.notify, wire, body, session=handle_of(session))
+
+    async def close(self: AgentFront[WaiterT, SessionT, TurnT], *, cancel: bool = True) -> None:
+        """Take no new turn, cancel those in flight and wait for their results, settle everything, write what is left,
+        end the agent's input, wait for its process, ask its group to terminate, kill it; then release what hangs on it.
+        Every wait is one of ``close_grace``.
+
+        ``cancel=False`` is for an owner who hands over to another one, on a transport that outlives this connection: no
+        turn is cancelled and nothing that the agent has asked is answered, so that the turns run on. Take the
+        ``snapshot`` before; see docs/closing.md.
+
+        A second call joins the first, and one after a failure does what is left. A call that is cancelled or
+        interrupted kills the agent at once. Also done at the end of the block; if that is left by an exception, no turn
+        is cancelled first.
+
+        Raises:
+            ExceptionGroup: what failed, in the order of the steps, each with its step's name as a note. If the only
+                thing is that a turn did not end when it was cancelled, and the agent has ended, nothing is raised;
+                ``closing.failures`` has it.
+        """
+        await self._closer.close(cancel)
+
+
+def path_str(path: str | PathLike[str]) -> str:
+    """As ``os.fspath``, which is not loaded here.
+
+    Raises:
+        TypeError: it is no path.
+    """
+    if isinstance(path, str):
+        return path
+    try:
+        return path.__fspath__()
+    except AttributeError:
+        raise TypeError(f"cwd must be a str or a path, not {type(path).__name__}") from None
 
 
 def handle_of(session: SessionFront[Any, Any] | str | None) -> Session | str | None:

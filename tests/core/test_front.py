@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
-from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec, TypeVar
+import types
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from typing import Any, Generic, TypeVar
 
 import pytest
 
@@ -26,17 +27,20 @@ from acp_core import (
 )
 from acp_core.closing import AgentClosing
 from acp_core.events import ConnectionOver
-from acp_core.front import nothing, plain_dict, wire_message
+from acp_core.front import link as front
+from acp_core.front import plain_dict, wire_message
 from acp_core.front.agent import (
     AgentDesk,
-    AgentSessionFront,
+    AgentSessionCalls,
     AgentTurnFront,
     agent_connection,
     check_agent,
     chosen_option,
     misspelt,
 )
-from acp_core.front.client import AgentFront, ClientSetup, SessionFront, TurnFront
+from acp_core.front.client import AgentCalls, SessionCalls, SessionIterator, TurnCalls, TurnIterator
+from acp_core.front.link import nothing
+from acp_core.front.setup import ClientSetup
 from acp_core.inbox import Channel, Inbox
 from acp_core.schema import Notification, Request
 from acp_core.sessions import Session as Handle
@@ -51,7 +55,6 @@ from tests.core.helpers import (
     result,
 )
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -70,14 +73,18 @@ class Waiter:
         self.woken += 1
 
 
-class Link:
+@types.coroutine
+def pause() -> Generator[None]:
+    """Suspend until whoever runs the coroutine goes on."""
+    yield
+
+
+class Link(front.Link[Waiter]):
     """A link that is worked by hand: the owner's code runs when ``run`` is called, in the order it was spawned."""
 
     def __init__(self, driver: ClientDriver | AgentDriver, inbox: Inbox) -> None:
+        super().__init__(driver.conn, inbox, lambda: driver.now)
         self.driver = driver
-        self.inbox = inbox
-        self.act: Callable[[Event], bool] = lambda event: False
-        self.dropped_reports = 0
         self.reported: list[Event] = []
         self.jobs: list[Callable[[], None]] = []
         self.raised: list[BaseException] = []
@@ -85,20 +92,23 @@ class Link:
     def waiter(self) -> Waiter:
         return Waiter()
 
-    def call(self, intent: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return intent(*args, **kwargs)
-        finally:
-            self.pump()
+    async def wait(self, waiter: Waiter, ready: Callable[[], T | None], *, counts: bool = True) -> T:
+        while (found := ready()) is None:
+            self.block(waiter.notify, counts=counts)
+            try:
+                await pause()
+            finally:
+                self.unblock(waiter.notify, counts=counts)
+        self.taken(waiter.notify)
+        return found
 
     def pump(self) -> None:
-        for event in self.driver.conn.events():
-            rest = self.inbox.route(event)
-            if rest is not None and not self.act(rest):
-                self.reported.append(rest)
+        self.drain()
+        for wake in [*self.watching]:
+            wake()
 
-    def leave(self, channel: Channel) -> None:
-        channel.detach()
+    def report(self, event: Event) -> None:
+        self.reported.append(event)
 
     def spawn(
         self,
@@ -149,15 +159,53 @@ def json_line(message: Message) -> bytes:
 # ── The client ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Turn(TurnFront[Waiter, "Session"]):
-    """A turn without a colour."""
+class Turn(TurnCalls[Waiter, "Session"]):
+    """A turn that is waited for by hand."""
+
+    def __aiter__(self) -> TurnIterator:
+        return TurnIterator(self)
 
 
-class Session(SessionFront[Waiter, Turn]):
-    """A session without a colour."""
+class Session(SessionCalls[Waiter, Turn]):
+    """A session that is waited for by hand."""
+
+    def events(self) -> SessionIterator:
+        return SessionIterator(self)
 
     def _turn(self, prompt_id: int, channel: Channel, waiter: Waiter) -> Turn:
         return Turn(self, prompt_id, channel, waiter)
+
+
+class Running(Generic[T]):
+    """A coroutine of a front. It is gone on with by hand; what it raises comes out there."""
+
+    def __init__(self, work: Coroutine[object, None, T]) -> None:
+        self._work = work
+        self._ended: list[T] = []
+        self.go_on()
+
+    def go_on(self) -> bool:
+        """Let it run until it waits. Whether it has ended."""
+        try:
+            if not self._ended:
+                self._work.send(None)
+        except StopIteration as end:
+            self._ended.append(end.value)
+        return bool(self._ended)
+
+    def result(self) -> T:
+        """What it has returned, with nothing left to wait for."""
+        assert self.go_on()
+        return self._ended[0]
+
+    def interrupt(self, why: BaseException) -> None:
+        """Raise something where it waits."""
+        self._work.throw(why)
+
+
+def finish(work: Coroutine[object, None, T]) -> T:
+    """Run what has nothing to wait for."""
+    return Running(work).result()
 
 
 class Closer:
@@ -167,9 +215,13 @@ class Closer:
         self.closing = AgentClosing(setup.connection, setup.grace, nothing, nothing)
         self.lock = contextlib.nullcontext()
 
+    async def close(self, cancel: bool) -> None:
+        """Nothing here needs it."""
+        raise NotImplementedError
 
-class Agent(AgentFront[Waiter, Session, Turn]):
-    """An agent's front without a colour."""
+
+class Agent(AgentCalls[Waiter, Session, Turn]):
+    """An agent's front that is waited for by hand."""
 
     link: Link
 
@@ -372,14 +424,43 @@ def test_typed_messages_have_the_names_of_this_table() -> None:
     extension: Request[object] = Request("_x/ask", "_x/ask", {})
     assert wire_message(agent.connection.methods, asking, None) == ("session/set_mode", {"modeId": "m"})
     assert wire_message(agent.connection.methods, extension, None) == ("_x/ask", {})
-    id = agent.link.call(agent._request(extension, None, session, 5.0), token=None)
-    agent._notify(Notification("_x/say", "_x/say", {"a": 1}), None, "s1")
-    agent._notify("_x/say", None, None)
-    assert agent.link.sent() == [
-        {"jsonrpc": "2.0", "id": id, "method": "_x/ask", "params": {"sessionId": "s1"}},
+    asked = Running(agent.request(extension, session=session, deadline=5.0))
+    finish(agent.notify("_x/say", {"a": 1}, session="s1"))
+    finish(agent.notify(Notification("_x/say", "_x/say", {})))
+    request_sent, *said = agent.link.sent()
+    id = request_sent.pop("id")
+    assert [request_sent, *said] == [
+        {"jsonrpc": "2.0", "method": "_x/ask", "params": {"sessionId": "s1"}},
         {"jsonrpc": "2.0", "method": "_x/say", "params": {"a": 1, "sessionId": "s1"}},
         {"jsonrpc": "2.0", "method": "_x/say", "params": {}},
     ]
+    agent.link.feed(result(id, {"b": 2}))
+    assert asked.result() == {"b": 2}
+
+
+@pytest.mark.parametrize("why", [KeyboardInterrupt(), GeneratorExit()], ids=["interrupt", "collected"])
+@pytest.mark.parametrize("what", ["request", "result", "text"])
+def test_who_is_interrupted_cancels_what_was_waited_for(what: str, why: BaseException) -> None:
+    agent = Agent()
+    session = agent.opened()
+    work: Coroutine[object, None, object]
+    if what == "request":
+        work = agent.request("_x/ask", {})
+    else:
+        turn = session.prompt("hi")
+        work = turn.result() if what == "result" else turn.text()
+    waiting = Running(work)
+    (sent,) = agent.link.sent()
+    assert not waiting.go_on()
+    with pytest.raises(type(why)):
+        waiting.interrupt(why)
+    cancels = {
+        "request": notification("$/cancel_request", {"requestId": sent["id"]}),
+        "result": notification("session/cancel", {"sessionId": "s1"}),
+        "text": notification("session/cancel", {"sessionId": "s1"}),
+    }
+    # What is collected has nobody to ask for a cancel.
+    assert agent.link.sent() == ([] if isinstance(why, GeneratorExit) else [cancels[what]])
 
 
 def test_what_goes_on_the_wire_is_a_mapping() -> None:
@@ -422,15 +503,15 @@ class Echo:
         self.told: list[object] = []
         self.gives: object = None
 
-    def prompt(self, turn: AgentTurnFront[AgentSessionFront]) -> object:
+    def prompt(self, turn: AgentTurnFront[AgentSessionCalls]) -> object:
         self.told.append(turn.text)
-        turn.session._update_text("message", None, turn.text)
+        finish(turn.session.send(turn.text))
         return self.gives
 
-    def cancel(self, turn: AgentTurnFront[AgentSessionFront]) -> None:
+    def cancel(self, turn: AgentTurnFront[AgentSessionCalls]) -> None:
         self.told.append(("cancel", turn.cancelled))
 
-    def load_session(self, asked: RequestReceived, session: AgentSessionFront) -> None:
+    def load_session(self, asked: RequestReceived, session: AgentSessionCalls) -> None:
         self.told.append(("load", session.session_id, session.cwd))
 
 
@@ -440,7 +521,7 @@ def serving(agent: object) -> Link:
     driver = AgentDriver(connection)
     link = Link(driver, Inbox())
     ids = iter(("made-1", "made-2"))
-    desk = AgentDesk(link, connection, agent, session=AgentSessionFront, turn=AgentTurnFront, new_id=lambda: next(ids))
+    desk = AgentDesk(link, connection, agent, session=AgentSessionCalls, turn=AgentTurnFront, new_id=lambda: next(ids))
     link.act = desk.act
     link.feed(request(0, "initialize", {"protocolVersion": 1}))
     link.sent()
@@ -526,16 +607,19 @@ def test_a_turn_asks_the_client() -> None:
     prompt(link)
     handle = link.driver.conn.session("made-1") if isinstance(link.driver.conn, AgentConnection) else None
     assert isinstance(link.driver.conn, AgentConnection)
-    session = AgentSessionFront(link, link.driver.conn, handle)
-    assert repr(session) == "AgentSessionFront('made-1')"
+    session = AgentSessionCalls(link, link.driver.conn, handle)
+    assert repr(session) == "AgentSessionCalls('made-1')"
     option = {"optionId": "y", "name": "Yes", "kind": "allow_once"}
-    link.call(session._permission({"toolCallId": "t"}, [option], 5.0), token=None)
-    link.call(session._request("_x/ask", {"a": 1}, None), token=None)
-    session._update({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "x"}})
+    chosen = Running(session.ask_permission({"toolCallId": "t"}, [option], deadline=5.0))
+    answered = Running(session.request("_x/ask", {"a": 1}))
+    finish(session.update({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "x"}}))
     asked, extension, update = link.sent()
     assert (asked["method"], asked["params"]["options"]) == ("session/request_permission", [option])
     assert (extension["method"], extension["params"]) == ("_x/ask", {"a": 1, "sessionId": "made-1"})
     assert update["params"]["update"]["content"]["text"] == "x"
+    outcome = {"outcome": "selected", "optionId": "y"}
+    link.feed(result(asked["id"], {"outcome": outcome}), result(extension["id"], {"b": 2}))
+    assert (chosen.result(), answered.result()) == ("y", {"b": 2})
 
 
 @pytest.mark.parametrize(

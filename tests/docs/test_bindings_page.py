@@ -14,7 +14,7 @@ import acp_anyio
 import acp_core
 import acp_sync
 from acp_core import ClientConnection, Event, RequestReceived, TurnEnded, TurnFailed
-from acp_core.front.client import ClientSetup
+from acp_core.front.setup import ClientSetup
 from acp_core.inbox import Channel, Inbox, TurnToken
 from acp_core.methods import AGENT
 from acp_core.methods_unstable import V1_UNSTABLE

@@ -32,7 +32,7 @@ from acp_core import (
     TurnEnded,
     TurnFailed,
 )
-from acp_sync.connection import JOIN
+from acp_sync.connection import JOIN, finish
 from tests.sync.peer import BOUND, Peer, Script, bounded, until
 
 DENY = Policy({"default": "deny"})
@@ -810,7 +810,7 @@ def test_a_collection_inside_the_core_waits_for_nothing(opened: Opened, what: st
             gc.collect()
             return True
 
-        bounded(lambda: agent.link.until(collect))
+        bounded(lambda: finish(agent.link.until(collect)))
         if what == "turn":
             until(lambda: not inbox.size)
             peer.end_turn(prompt)
