@@ -12,7 +12,6 @@ import threading
 import traceback
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
-from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,7 +19,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import ByteStream, ObjectStream
 
-from acp_core import ConnectionClosed, Grace
+from acp_core import Grace
 from acp_core.drive import NEVER, Pieces
 from acp_core.errors import request_cancelled
 from acp_core.front import link as front
@@ -101,17 +100,17 @@ class Link(front.Link[Waiter]):
         close_grace: float | Grace | None = None,
         process: AgentProcess | None = None,
         inbox: Inbox | None = None,
-        keep: Callable[[int], Callable[[], object] | None] | None = None,
+        keep: front.Keep | None = None,
     ) -> None:
         if not isinstance(transport, (ByteStream, ObjectStream)):
             raise TypeError(
                 f"transport must be an anyio ByteStream or ObjectStream, not {type(transport).__name__}; "
                 "see docs/transports.md"
             )
-        # All output where a snapshot is kept: what that calls answered leaves with the write it is stored for.
         messages = not isinstance(transport, ByteStream)
         inbox = inbox if inbox is not None else Inbox()
-        super().__init__(connection, inbox, anyio.current_time, whole_writes=keep is not None, messages=messages)
+        explain = process.exit_error if process is not None else None
+        super().__init__(connection, inbox, anyio.current_time, messages=messages, keep=keep, explain=explain)
         self.process = process
         self.over = anyio.Event()
         self.grace = Grace.of(close_grace) if close_grace is not None else Grace()
@@ -119,14 +118,12 @@ class Link(front.Link[Waiter]):
         self._transport = transport
         self._pieces = Pieces() if messages else None
         self._on_event = on_event
-        self._keep = keep
         self._tasks: TaskGroup | None = None
         self._reading = anyio.CancelScope(shield=True)
         self._writing = anyio.CancelScope(shield=True)
         self._working: list[anyio.CancelScope] = []
         self._handlers: dict[str, anyio.CancelScope] = {}
         self._reader = Waiter()
-        self._writer = Waiter()
         self._timer = Waiter()
         # The tasks that still run: the reader's and the writer's always do, the others while they have something to do.
         self._running = {"reader", "writer"}
@@ -146,14 +143,8 @@ class Link(front.Link[Waiter]):
         """As the base; the others get their turn, too."""
         if monotonic() > self._since + TURN:
             await anyio.lowlevel.checkpoint()
-        while (found := ready()) is None:
-            self.block(waiter.notify, counts=counts)
-            try:
-                await waiter.pause()
-            finally:
-                self.unblock(waiter.notify, counts=counts)
+        found = await super().wait(waiter, ready, counts=counts)
         self._since = monotonic()
-        self.taken(waiter.notify)
         return found
 
     def take(self, channel: Channel) -> Event | None:
@@ -162,6 +153,10 @@ class Link(front.Link[Waiter]):
         if self._taken % EVENTS_PER_LOOK == 0 and monotonic() > self._since + TURN:
             return None
         return super().take(channel)
+
+    async def pause(self, waiter: Waiter) -> None:
+        """As the base."""
+        await waiter.pause()
 
     async def pace(self, stop: Callable[[], bool] | None = None) -> None:
         """As the base; the writer gets its turn."""
@@ -180,12 +175,6 @@ class Link(front.Link[Waiter]):
         if self.process is not None:
             await self.process.wait_ended(1.0)
 
-    def explained(self, error: Exception) -> Exception:
-        """As the base."""
-        if isinstance(error, ConnectionClosed) and self.process is not None:
-            return self.process.exit_error(error) or error
-        return error
-
     # ── What the pump asks for ──────────────────────────────────────────────────────────────────────────────────────
 
     def drain(self) -> None:
@@ -193,11 +182,6 @@ class Link(front.Link[Waiter]):
         super().drain()
         if self.connection.state == OVER:
             self.over.set()
-
-    def write_soon(self) -> bool:
-        """As ``Drive``: the writer's task writes."""
-        self._writer.notify()
-        return False
 
     def wake_reader(self) -> None:
         """As ``Drive``."""
@@ -221,53 +205,34 @@ class Link(front.Link[Waiter]):
         answer: Callable[[object], None],
         over: Callable[[], object] = nothing,
     ) -> None:
-        """Run a handler in a task of its own; see ``acp_core.front.Link``. ``work`` is plain or async."""
-        assert self._tasks is not None
-        scope = self._handlers[event.request_id] = anyio.CancelScope()
-        self._tasks.start_soon(self._handle, event, scope, work, answer, over, name=f"acp {event.method}")
+        """As the base. It is cancelled with its request, also before it runs."""
+        self._handlers[event.request_id] = anyio.CancelScope()
+        super().spawn(event, work, answer, over)
 
-    async def _handle(
-        self,
-        event: RequestReceived,
-        scope: anyio.CancelScope,
-        work: Callable[[], object],
-        answer: Callable[[object], None],
-        over: Callable[[], object],
-    ) -> None:
-        HANDLING.set(scope)
-        reply: Callable[[], None] | None = None
-        error: Exception = request_cancelled()
+    def start(self, event: RequestReceived, work: Callable[[], Coroutine[object, object, None]]) -> None:
+        """As the base, in a task of its own."""
+        self.start_soon(work)
+
+    async def serve(self, event: RequestReceived, work: Callable[[], object]) -> object:
+        """As the base."""
+        served = False
+        found: object = None
         try:
-            with scope:
-                reply = partial(answer, await _result(work))
+            with self._handlers[event.request_id] as scope:
+                HANDLING.set(scope)
+                found = await self.result(work)
+                served = True
                 await self.pace()
-        except Exception as why:
-            error = why
-        except BaseException:
-            # Cancelled from outside, maybe by the handler's own doing: the peer is answered all the same.
-            self.handler_raised(event, error)
-            self.pump()
-            raise
         finally:
             self._handlers.pop(event.request_id, None)
-            over()
-        try:
-            if reply is None:
-                raise error
-            reply()
-        except Exception as why:
-            self.handler_raised(event, why)
-        self.pump()
+        if not served:
+            raise request_cancelled()
+        return found
 
-    def tell(self, event: RequestReceived, work: Callable[[], object]) -> None:
-        """Run the owner's code in a task of its own; nobody is answered."""
-        self.start_soon(partial(self._tell, event, work))
-
-    async def _tell(self, event: RequestReceived, work: Callable[[], object]) -> None:
-        try:
-            await _result(work)
-        except Exception as why:
-            self.failed(event, why)
+    async def result(self, work: Callable[[], object]) -> object:
+        """As the base: ``work`` is plain or async."""
+        found = work()
+        return await found if inspect.isawaitable(found) else found
 
     def start_soon(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
         """Run a task for as long as the connection lives."""
@@ -299,7 +264,7 @@ class Link(front.Link[Waiter]):
         try:
             async with anyio.create_task_group() as self._tasks:
                 self._tasks.start_soon(self._guard, "reader", self._read, self._reading)
-                self._tasks.start_soon(self._guard, "writer", self._write, self._writing)
+                self._tasks.start_soon(self._guard, "writer", self.write, self._writing)
                 if self.process is not None:
                     self._run_meanwhile("stderr", self.process.drain_stderr)
                     self._run_meanwhile("process", self._watch_process)
@@ -429,43 +394,15 @@ class Link(front.Link[Waiter]):
             self.received(item)
             self.pump()
 
-    async def _write(self) -> None:
-        connection = self.connection
-        while not connection.closed:
-            if not self.output_waits:
-                await self._writer.pause()
-                continue
-            data = self.take_output()
-            if data and self._keep is not None and not await self._kept(self._keep, len(data)):
-                continue
-            # PromptSent is out before the bytes are.
-            self.pump()
-            if data:
-                try:
-                    await self._send(data)
-                except Exception as why:
-                    connection.send_failed(f"writing failed: {why!r}", anyio.current_time())
-                    self.pump()
-                finally:
-                    self.sending = False
+    async def write(self) -> None:
+        """As the base."""
+        await super().write()
         # It fails when the other end is gone already, in as many ways as there are transports.
         with suppress(Exception):
             await self._transport.send_eof()
 
-    async def _kept(self, keep: Callable[[int], Callable[[], object] | None], size: int) -> bool:
-        try:
-            store = keep(size)
-            # Storing takes time: who waits for what was handed over is told first.
-            self.pump()
-            if store is not None:
-                await _result(store)
-        except Exception as why:
-            self.connection.abort(f"the snapshot was not stored: {why!r}")
-            self.pump()
-            return False
-        return True
-
-    async def _send(self, data: bytes) -> None:
+    async def send(self, data: bytes) -> None:
+        """As the base."""
         for piece in (data,) if self._pieces is None else self._pieces.cut(data):
             await self._transport.send(piece)
 
@@ -514,9 +451,3 @@ class Link(front.Link[Waiter]):
                 await self.over.wait()
         self.connection.receive_eof(anyio.current_time())
         self.pump()
-
-
-async def _result(work: Callable[[], object]) -> object:
-    """What code of the owner gives, plain or async."""
-    found = work()
-    return await found if inspect.isawaitable(found) else found

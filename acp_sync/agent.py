@@ -131,7 +131,7 @@ def serve_on(
         link, connection, agent, session=AgentSession, turn=AgentTurn, new_id=lambda: secrets.token_hex(16)
     )
     link.act = desk.act
-    link.start()
+    link.run()
     try:
         link.join()
         link.flush(grace.write)

@@ -122,7 +122,7 @@ class Agent(AgentFront[Waiter, Session, Turn]):
         self._lease = Lease()
         super().__init__(setup, link, Closer(setup.connection, link, process, setup.grace), process)
         self._finalizer = weakref.finalize(self._lease, _left, link, process, os.getpid())
-        link.start()
+        link.run()
 
     initialize = blocking(AgentCalls.initialize)
     authenticate = blocking(AgentCalls.authenticate)

@@ -20,9 +20,8 @@ from acp_core.connection import Connection
 from acp_core.drive import NEVER
 from acp_core.errors import ConnectionClosed
 from acp_core.events import ConnectionOver, Event, RequestReceived
-from acp_core.front.link import Link, nothing
+from acp_core.front.link import Link
 from acp_core.inbox import Channel, HandlerFailed, Inbox
-from acp_core.state import OVER
 
 from .transport import Messages, Transport
 
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from acp_core.front.client import SessionIterator, TurnIterator
+    from acp_core.front.link import Keep
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -104,7 +104,7 @@ class Later:
                 self._lock.release()
 
 
-def finish(work: Coroutine[object, None, T]) -> T:
+def finish(work: Coroutine[object, object, T]) -> T:
     """Run a coroutine of a front here: all that it waits for blocks, so it ends in one step."""
     try:
         work.send(None)
@@ -114,7 +114,7 @@ def finish(work: Coroutine[object, None, T]) -> T:
     raise RuntimeError(f"{work!r} waits for something else than this connection")
 
 
-def blocking(method: Callable[Concatenate[S, P], Coroutine[object, None, T]]) -> Callable[Concatenate[S, P], T]:
+def blocking(method: Callable[Concatenate[S, P], Coroutine[object, object, T]]) -> Callable[Concatenate[S, P], T]:
     """A method of a front that waits, as one that blocks."""
 
     @wraps(method)
@@ -141,11 +141,7 @@ class Events:
 
 
 class Driver(Link[Waiter]):
-    """Runs one core connection over one transport.
-
-    ``explain`` turns the error of a connection that went away into one that knows why; it may wait for a bounded time.
-    ``keep`` is told with the lock held how many bytes the next write has, and gives what is to be done before it.
-    """
+    """Runs one core connection over one transport. ``on_event`` is told what nobody takes; the others as ``Link``."""
 
     def __init__(
         self,
@@ -153,43 +149,43 @@ class Driver(Link[Waiter]):
         transport: Transport | Messages,
         inbox: Inbox,
         *,
-        on_event: Callable[[Event], None] | None,
-        explain: Callable[[ConnectionClosed], ConnectionClosed] | None = None,
-        keep: Callable[[int], Callable[[], object] | None] | None = None,
+        on_event: Callable[[Event], None],
+        explain: Callable[[ConnectionClosed], ConnectionClosed | None] | None = None,
+        keep: Keep | None = None,
     ) -> None:
-        # All output where a snapshot is kept: what that calls answered leaves with the write it is stored for.
         messages = isinstance(transport, Messages)
-        super().__init__(connection, inbox, monotonic, whole_writes=keep is not None, messages=messages)
+        super().__init__(connection, inbox, monotonic, messages=messages, keep=keep, explain=explain)
         self.transport = transport
-        self._explain = explain
         self._on_event = on_event
-        self._keep = keep
         self._reported = Waiter()
         self._lock = threading.Lock()
         self._later = Later(self._lock)
         self._readable = Waiter()
         self._reading = False
-        self._writable = Waiter()
         self._wake: Callable[[], None] | None = getattr(transport, "wake", None)
-        loops = [self._read, self._write] + ([self._dispatch] if on_event is not None else [])
         self._loops = [
-            threading.Thread(target=self._run, args=(loop,), name=f"acp {loop.__name__[1:]}", daemon=True)
-            for loop in loops
+            threading.Thread(target=self._guard, args=(loop,), name=f"acp {loop.__name__[1:]}", daemon=True)
+            for loop in (self._read, self._write, self._dispatch)
         ]
         self._handlers: set[threading.Thread] = set()
 
-    def start(self) -> None:
+    def run(self) -> None:
         """Start the threads."""
         for thread in self._loops:
             thread.start()
 
     # ── Calls into the core ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def locked(self, intent: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def locked(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """As ``Link``."""
+        with self._later, self._lock:
+            return work(*args, **kwargs)
+
+    def pumped(self, intent: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """As ``Link``."""
         with self._later, self._lock:
             try:
-                return super().locked(intent, *args, **kwargs)
+                return super().pumped(intent, *args, **kwargs)
             except Exception:
                 raise
             except BaseException:
@@ -198,43 +194,17 @@ class Driver(Link[Waiter]):
                 self.pump()
                 raise
 
-    def explained(self, error: Exception) -> Exception:
-        """As ``Link``. May wait for a bounded time."""
-        if isinstance(error, ConnectionClosed) and self._explain is not None and not self.closing:
-            return self._explain(error)
-        return error
-
     def waiter(self) -> Waiter:
         """As ``Link``."""
         return Waiter()
 
-    async def wait(self, waiter: Waiter, ready: Callable[[], T | None], *, counts: bool = True) -> T:
-        """As ``Link``; it blocks."""
-        wake = waiter.notify
-        blocked = False
-        try:
-            while True:
-                with self._later, self._lock:
-                    if blocked:
-                        blocked = False
-                        self.unblock(wake, counts=counts)
-                    found = ready()
-                    if found is not None:
-                        self.taken(wake)
-                        return found
-                    self.block(wake, counts=counts)
-                    blocked = True
-                waiter.pause()
-        finally:
-            if blocked:
-                with self._later, self._lock:
-                    self.unblock(wake, counts=counts)
-                    self.taken(wake)
+    async def pause(self, waiter: Waiter) -> None:
+        """As ``Link``."""
+        waiter.pause()
 
     def take(self, channel: Channel) -> Event | None:
         """As ``Link``."""
-        with self._later, self._lock:
-            return super().take(channel)
+        return self.locked(super().take, channel)
 
     def leave(self, channel: Channel) -> None:
         """As ``Link``: a finalizer may run inside the core."""
@@ -246,11 +216,6 @@ class Driver(Link[Waiter]):
         return self._lock.locked()
 
     # ── What the pump asks for; the lock is held ────────────────────────────────────────────────────────────────────
-
-    def write_soon(self) -> bool:
-        """As ``Drive``: the writer's thread writes. A caller does not, since a Ctrl-C would leave half a message."""
-        self._writable.notify()
-        return False
 
     def wake_reader(self) -> None:
         """As ``Drive``."""
@@ -267,19 +232,14 @@ class Driver(Link[Waiter]):
         """As ``Drive``."""
         self._reported.notify()
 
-    def report(self, event: Event) -> None:
-        """As ``Drive``, if anybody listens."""
-        if self._on_event is not None:
-            super().report(event)
-
     # ── The threads ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _run(self, loop: Callable[[], None]) -> None:
+    def _guard(self, loop: Callable[[], None]) -> None:
         try:
             loop()
         except BaseException as why:
             # A defect here must not leave anybody waiting.
-            self.locked(self.connection.abort, f"the {loop.__name__[1:]} loop failed: {why!r}")
+            self.pumped(self.connection.abort, f"the {loop.__name__[1:]} loop failed: {why!r}")
             raise
 
     def _read(self) -> None:
@@ -297,7 +257,7 @@ class Driver(Link[Waiter]):
             if self.paused:
                 # Nothing is read for a deadline either: a timer that comes again and again would read without bound.
                 if due:
-                    self.locked(self.time_is_up)
+                    self.pumped(self.time_is_up)
                 else:
                     self._readable.pause(left)
                 continue
@@ -306,12 +266,12 @@ class Driver(Link[Waiter]):
             try:
                 data = self.transport.receive(left)
             except TimeoutError:
-                self.locked(self.time_is_up)
+                self.pumped(self.time_is_up)
                 continue
             except OSError as why:
-                self.locked(self.connection.abort, f"reading failed: {why}")
+                self.pumped(self.connection.abort, f"reading failed: {why}")
                 return
-            self.locked(self._received, data, due)
+            self.pumped(self._received, data, due)
             if data is None or (not data and not self._messages):
                 return
 
@@ -321,41 +281,17 @@ class Driver(Link[Waiter]):
         if due:
             self.time_is_up()
 
-    def _write(self) -> None:
-        while True:
-            with self._later, self._lock:
-                waits = self.output_waits
-            if not waits:
-                self._writable.pause()
-                continue
-            try:
-                data, store = self.locked(self._output)
-                if store is not None:
-                    store()
-            except Exception as why:
-                if self._keep is None:
-                    raise
-                self.locked(self.connection.abort, f"the snapshot was not stored: {why!r}")
-                continue
-            if data:
-                try:
-                    self.transport.send(data)
-                except OSError as why:
-                    self.locked(self.connection.send_failed, str(why.strerror or why), monotonic())
-                self.sending = False
-            elif self.connection.state == OVER:
-                return
+    async def send(self, data: bytes) -> None:
+        """As ``Link``."""
+        self.transport.send(data)
 
-    def _output(self) -> tuple[bytes, Callable[[], object] | None]:
-        data = self.take_output()
-        return data, self._keep(len(data)) if data and self._keep is not None else None
+    def _write(self) -> None:
+        finish(self.write())
 
     def _dispatch(self) -> None:
-        assert self._on_event is not None
         event: Event | None = None
         while not isinstance(event, ConnectionOver):
-            with self._later, self._lock:
-                event = self.next_report()
+            event = self.locked(self.next_report)
             if event is None:
                 self._reported.pause()
                 continue
@@ -364,50 +300,14 @@ class Driver(Link[Waiter]):
             except Exception:
                 traceback.print_exc()
 
-    def spawn(
-        self,
-        event: RequestReceived,
-        work: Callable[[], object],
-        answer: Callable[[object], None],
-        over: Callable[[], object] = nothing,
-    ) -> None:
-        """Answer a request of the peer in a thread of its own; see ``acp_core.front.Link``. The lock is held."""
+    def start(self, event: RequestReceived, work: Callable[[], Coroutine[object, object, None]]) -> None:
+        """As ``Link``, in a thread of its own. The lock is held."""
 
-        def body() -> None:
-            try:
-                self.call(answer, work())
-            except BaseException as why:
-                self.locked(self.handler_raised, event, why)
-            finally:
-                over()
-
-        try:
-            self._start(event, body)
-        except RuntimeError as why:
-            over()
-            self.handler_raised(event, why)
-
-    def tell(self, event: RequestReceived, work: Callable[[], object]) -> None:
-        """Run the owner's code in a thread of its own; nobody is answered. The lock is held."""
-
-        def body() -> None:
-            try:
-                work()
-            except BaseException as why:
-                self.locked(self.failed, event, why)
-
-        try:
-            self._start(event, body)
-        except RuntimeError as why:
-            self.failed(event, why)
-
-    def _start(self, event: RequestReceived, body: Callable[[], None]) -> None:
         def run() -> None:
             try:
-                body()
+                finish(work())
             finally:
-                with self._later, self._lock:
-                    self._handlers.discard(threading.current_thread())
+                self.locked(self._handlers.discard, threading.current_thread())
 
         thread = threading.Thread(target=run, name=f"acp {event.key or event.method}", daemon=True)
         self._handlers.add(thread)
@@ -436,7 +336,7 @@ class Driver(Link[Waiter]):
 
     def stop(self, reason: str = "closed by the owner") -> None:
         """End everything now: what waits settles first, then the threads leave. Bounded; a second call is harmless."""
-        self.locked(self.connection.abort, reason)
+        self.pumped(self.connection.abort, reason)
         self.transport.close()
         for thread in self._loops:
             join(thread)

@@ -6,19 +6,23 @@ threads it blocks, so that such a coroutine ends in one step, whoever takes it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Generic, NoReturn, ParamSpec, TypeVar
 
 from ..drive import PACE_AT, Drive
-from ..errors import ACPError, ConnectionClosed, ConsumerTooSlow, LocalProtocolError
+from ..errors import ACPError, ConnectionClosed, ConsumerTooSlow, LocalProtocolError, request_cancelled
 from ..events import RequestSettled
 from ..state import OVER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Protocol
+    from collections.abc import Callable, Coroutine
+    from typing import Protocol, TypeAlias
 
+    from ..connection import Connection
     from ..events import Event, RequestReceived
-    from ..inbox import Channel
+    from ..inbox import Channel, Inbox
+
+    Keep: TypeAlias = Callable[[int], Callable[[], object] | None]
 
     class Waiter(Protocol):
         """Who waits for a request to settle. ``event`` is what has settled it, None before; ``notify`` wakes."""
@@ -44,7 +48,29 @@ def nothing() -> None:
 
 
 class Link(Drive, Generic[WaiterT]):
-    """A core connection, what moves its bytes, and how a caller waits. The base of a binding's own."""
+    """A core connection, what moves its bytes, and how a caller waits. The base of a binding's own.
+
+    Args:
+        keep: told how many bytes the next write has; what it gives is called, and awaited, before that.
+        explain: gives the error that knows why the connection went away, or None; may wait for a bounded time.
+        (others): see ``Drive``.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        inbox: Inbox,
+        clock: Callable[[], float],
+        *,
+        messages: bool = False,
+        keep: Keep | None = None,
+        explain: Callable[[ConnectionClosed], ConnectionClosed | None] | None = None,
+    ) -> None:
+        # All output where a snapshot is kept: what that calls answered leaves with the write it is stored for.
+        super().__init__(connection, inbox, clock, whole_writes=keep is not None, messages=messages)
+        self._keep = keep
+        self._explain = explain
+        self._writer = self.waiter()
 
     # ── What a binding overrides ────────────────────────────────────────────────────────────────────────────────────
 
@@ -52,17 +78,24 @@ class Link(Drive, Generic[WaiterT]):
         """One who waits."""
         raise NotImplementedError
 
-    async def wait(self, waiter: WaiterT, ready: Callable[[], T | None], *, counts: bool = True) -> T:
-        """Wait until ``ready`` gives something; ``waiter`` is notified when it may. With threads it is asked with the
-        lock held. ``counts``: for an answer, so reading goes on past the first mark.
-
-        Raises:
-            ConsumerTooSlow: what is waited for stands behind more unread input than may be kept.
-        """
+    async def pause(self, waiter: WaiterT) -> None:
+        """Sleep until it is notified. May also come back early."""
         raise NotImplementedError
 
-    def locked(self, intent: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Make an intent, then pump; with threads, under the lock."""
+    async def send(self, data: bytes) -> None:
+        """Write all of it. What it raises ends what can be sent."""
+        raise NotImplementedError
+
+    async def result(self, work: Callable[[], object]) -> object:
+        """What the owner's code returns; where that may be awaitable, what comes of it."""
+        return work()
+
+    def locked(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do something that must not meet another call into the core: with threads, under the lock."""
+        return work(*args, **kwargs)
+
+    def pumped(self, intent: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Make an intent, then pump."""
         try:
             return intent(*args, **kwargs)
         finally:
@@ -79,29 +112,19 @@ class Link(Drive, Generic[WaiterT]):
         """A consumer has left. Safe in a finalizer."""
         self.detach(channel)
 
-    def explained(self, error: Exception) -> Exception:
-        """The error to raise for one of the core: of a connection that went away one that knows why."""
-        return error
-
     async def last_words(self) -> None:
-        """The connection went away: wait, for a bounded time, for what ``explained`` needs."""
+        """The connection went away: wait, for a bounded time, for what ``explain`` needs."""
 
-    def spawn(
-        self,
-        event: RequestReceived,
-        work: Callable[[], object],
-        answer: Callable[[object], None],
-        over: Callable[[], object] = nothing,
-    ) -> None:
-        """Serve a request of the peer beside everything else: ``work`` is the owner's code, ``answer`` makes the intent
-        that answers with what came of it, ``over`` is called when no code of the owner runs any more.
+    async def serve(self, event: RequestReceived, work: Callable[[], object]) -> object:
+        """The owner's code that serves a request, as it is run here."""
+        return await self.result(work)
 
-        A RequestError is the answer; anything else that is raised is answered -32603 and reported.
+    def start(self, event: RequestReceived, work: Callable[[], Coroutine[object, object, None]]) -> None:
+        """Run something that concerns a request beside everything else.
+
+        Raises:
+            RuntimeError: nothing more can be run.
         """
-        raise NotImplementedError
-
-    def tell(self, event: RequestReceived, work: Callable[[], object]) -> None:
-        """Run the owner's code beside everything else. Nobody is answered; what it raises is reported."""
         raise NotImplementedError
 
     # ── Calls into the core ─────────────────────────────────────────────────────────────────────────────────────────
@@ -114,21 +137,62 @@ class Link(Drive, Generic[WaiterT]):
                 side's own close it is the LocalProtocolError of the core.
         """
         try:
-            return self.locked(intent, *args, **kwargs)
+            return self.pumped(intent, *args, **kwargs)
         except LocalProtocolError as why:
             error = self.refusal(why)
             if error is why:
                 raise
             raise self.explained(error) from why
 
+    def explained(self, error: Exception) -> Exception:
+        """The error to raise for one of the core: of a connection that went away one that knows why."""
+        if isinstance(error, ConnectionClosed) and self._explain is not None and not self.closing:
+            return self._explain(error) or error
+        return error
+
     def quietly(self, intent: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Make an intent whose refusal means that there is nothing left to do."""
         try:
-            self.locked(intent, *args, **kwargs)
+            self.pumped(intent, *args, **kwargs)
         except ACPError:
             pass
 
     # ── Callers that wait ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def wait(self, waiter: WaiterT, ready: Callable[[], T | None], *, counts: bool = True) -> T:
+        """Wait until ``ready`` gives something; ``waiter`` is notified when it may. It is asked as ``locked`` does.
+        ``counts``: for an answer, so reading goes on past the first mark.
+
+        Raises:
+            ConsumerTooSlow: what is waited for stands behind more unread input than may be kept.
+        """
+        wake = waiter.notify
+        blocked = False
+
+        def look() -> T | None:
+            nonlocal blocked
+            if blocked:
+                blocked = False
+                self.unblock(wake, counts=counts)
+            found = ready()
+            if found is None:
+                self.block(wake, counts=counts)
+                blocked = True
+            else:
+                self.taken(wake)
+            return found
+
+        def stop() -> None:
+            self.unblock(wake, counts=counts)
+            self.taken(wake)
+
+        try:
+            while (found := self.locked(look)) is None:
+                await self.pause(waiter)
+            return found
+        finally:
+            if blocked:
+                self.locked(stop)
 
     async def answer(self, waiter: WaiterT) -> Event:
         """Wait for the end of a request. Raises as ``wait``."""
@@ -191,3 +255,95 @@ class Link(Drive, Generic[WaiterT]):
             await self.last_words()
         told = self.explained(error)
         raise told from (error if told is not error else None)
+
+    # ── Code of the owner ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def spawn(
+        self,
+        event: RequestReceived,
+        work: Callable[[], object],
+        answer: Callable[[object], None],
+        over: Callable[[], object] = nothing,
+    ) -> None:
+        """Serve a request of the peer beside everything else: ``work`` is the owner's code, ``answer`` makes the intent
+        that answers with what came of it, ``over`` is called when no code of the owner runs any more.
+
+        A RequestError is the answer; anything else that is raised is answered -32603 and reported.
+        """
+        try:
+            self.start(event, partial(self._serve, event, work, answer, over))
+        except RuntimeError as why:
+            over()
+            self.handler_raised(event, why)
+
+    async def _serve(
+        self,
+        event: RequestReceived,
+        work: Callable[[], object],
+        answer: Callable[[object], None],
+        over: Callable[[], object],
+    ) -> None:
+        try:
+            try:
+                found = await self.serve(event, work)
+            finally:
+                over()
+            self.call(answer, found)
+        except (Exception, SystemExit, KeyboardInterrupt) as why:
+            self.pumped(self.handler_raised, event, why)
+        except BaseException:
+            # Cancelled from outside, maybe by the handler's own doing: the peer is answered all the same.
+            self.pumped(self.handler_raised, event, request_cancelled())
+            raise
+
+    def tell(self, event: RequestReceived, work: Callable[[], object]) -> None:
+        """Run the owner's code beside everything else. Nobody is answered; what it raises is reported."""
+        try:
+            self.start(event, partial(self._tell, event, work))
+        except RuntimeError as why:
+            self.failed(event, why)
+
+    async def _tell(self, event: RequestReceived, work: Callable[[], object]) -> None:
+        try:
+            await self.result(work)
+        except (Exception, SystemExit, KeyboardInterrupt) as why:
+            self.locked(self.failed, event, why)
+
+    # ── The writer ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def write_soon(self) -> bool:
+        """As ``Drive``. The writer writes, and no caller: one that is interrupted would leave half a message."""
+        self._writer.notify()
+        return False
+
+    async def write(self) -> None:
+        """Write what there is to write, until the connection is over and nothing is left. For one task or thread."""
+        while not self.connection.closed:
+            if not self.locked(self._writable):
+                await self.pause(self._writer)
+                continue
+            try:
+                # Pumped: PromptSent is out before its bytes.
+                data, store = self.pumped(self._output)
+                if store is not None:
+                    await self.result(store)
+            except Exception as why:
+                if self._keep is None:
+                    raise
+                self.pumped(self.connection.abort, f"the snapshot was not stored: {why!r}")
+                continue
+            if data:
+                try:
+                    await self.send(data)
+                except Exception as why:
+                    reason = str(getattr(why, "strerror", None) or repr(why))
+                    self.pumped(self.connection.send_failed, f"writing failed: {reason}", self._clock())
+                finally:
+                    self.sending = False
+
+    def _writable(self) -> bool:
+        return self.output_waits
+
+    def _output(self) -> tuple[bytes, Callable[[], object] | None]:
+        data = self.take_output()
+        return data, self._keep(len(data)) if data and self._keep is not None else None

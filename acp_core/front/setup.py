@@ -20,7 +20,7 @@ from .link import WaiterT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Protocol, TypeAlias
+    from typing import Protocol
 
     from ..events import Event
     from ..inbox import Channel
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from ..sessions import Session
     from . import P as Params
     from . import T
-    from .link import Waiter
-
-    Keep: TypeAlias = Callable[[int], Callable[[], object] | None]
+    from .link import Keep, Waiter
 
     class Blocking(Protocol):
         """Makes a function that blocks into one that a binding can run beside everything else."""

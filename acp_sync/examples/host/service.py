@@ -13,7 +13,7 @@ from acp_core import AgentConnection, Event
 from acp_core import host as port
 from acp_core.host import Command, HostAdapter, HostError, HostEvent
 from acp_core.inbox import Inbox
-from acp_sync.connection import Driver
+from acp_sync.connection import Driver, print_failure
 from acp_sync.transport import Pair, Transport, adapt
 
 from .files import open_file, read_file
@@ -37,14 +37,14 @@ class Service:
         self._store = store
         self._report = report
         self._adapter = HostAdapter(connection)
-        self._driver = Driver(connection, adapt(transport), Inbox(), on_event=None)
+        self._driver = Driver(connection, adapt(transport), Inbox(), on_event=print_failure)
         self._driver.act = self._act
         self._wake = threading.Event()
         self._feed = Feed(store, self._tell)
 
     def run(self) -> None:
         """Serve. Returns when the adapter is done."""
-        self._driver.start()
+        self._driver.run()
         try:
             while not self._adapter.disposed:
                 self._work()
@@ -57,7 +57,7 @@ class Service:
         """The lock is held, as in everything that touches the adapter."""
         self._adapter.receive(event, monotonic())
         self._wake.set()
-        return False
+        return True
 
     def _tell(self, event: HostEvent) -> None:
         self._driver.call(self._adapter.host_event, event, monotonic())
