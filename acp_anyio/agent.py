@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import secrets
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from acp_core.front import agent as front
@@ -86,25 +86,8 @@ async def serve_on(
     connection = agent_connection(secrets.token_hex(8), agent, **options)
     link = Link(connection, transport, on_event=on_event, close_grace=close_grace)
 
-    def meanwhile(work: Callable[[], object]) -> Callable[[], object]:
-        async def ends_with_the_connection() -> None:
-            with link.working():
-                found = work()
-                if inspect.isawaitable(found):
-                    await found
-
-        return ends_with_the_connection
-
-    desk = AgentDesk(
-        link,
-        connection,
-        agent,
-        session=AgentSession,
-        turn=AgentTurn,
-        new_id=lambda: secrets.token_hex(16),
-        meanwhile=meanwhile,
-    )
-    link.act = desk.act
+    new_id = partial(secrets.token_hex, 16)
+    link.act = AgentDesk(link, connection, agent, session=AgentSession, turn=AgentTurn, new_id=new_id).act
     async with link.run():
         await link.over.wait()
 

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from acp_core.front.client import (
-    AgentCalls,
-    SessionCalls,
-    SessionIterator,
-    TurnCalls,
-    TurnIterator,
-)
+from acp_core.front.client import AgentCalls, SessionCalls, TurnCalls
 from acp_core.front.setup import SETUP_OPTIONS, ClientSetup, check_options
 
 from .closing import Closer
@@ -24,8 +18,7 @@ from .handlers import threaded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from types import TracebackType
-    from typing import Self, Unpack
+    from typing import Unpack
 
     from anyio.abc import ByteStream, ObjectStream
 
@@ -133,13 +126,6 @@ class Agent(AgentCalls[Waiter, "Session", "Turn"]):
 class Session(SessionCalls[Waiter, "Turn"]):
     """One session of an agent. ``handle`` is the core's: modes, options and usage are read there."""
 
-    def events(self) -> SessionIterator:
-        """What the agent says about the session between turns: how it was opened up to SessionReady, with a replay that
-        was asked for or the count of one that was discarded before it; late updates; metadata, unread only in its
-        latest state. Ends with the session or the connection. For one reader at a time.
-        """
-        return SessionIterator(self)
-
     def _turn(self, prompt_id: int, channel: Channel, waiter: Waiter) -> Turn:
         return Turn(self, prompt_id, channel, waiter)
 
@@ -153,14 +139,3 @@ class Turn(TurnCalls[Waiter, Session]):
     ConsumerTooSlow each may be tried again. A turn that was cancelled in time is no failure: it ends with the stop
     reason ``"cancelled"``, also when its prompt had not left.
     """
-
-    def __aiter__(self) -> TurnIterator:
-        return TurnIterator(self)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.detach()

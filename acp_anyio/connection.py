@@ -12,6 +12,7 @@ import threading
 import traceback
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
@@ -23,7 +24,6 @@ from acp_core import Grace
 from acp_core.drive import NEVER, Pieces
 from acp_core.errors import request_cancelled
 from acp_core.front import link as front
-from acp_core.front.link import nothing
 from acp_core.inbox import HandlerFailed, Inbox
 from acp_core.state import OVER
 
@@ -117,7 +117,7 @@ class Link(front.Link[Waiter]):
         self._thread = threading.get_ident()
         self._transport = transport
         self._pieces = Pieces() if messages else None
-        self._on_event = on_event
+        self._on_event = on_event or print_failure
         self._tasks: TaskGroup | None = None
         self._reading = anyio.CancelScope(shield=True)
         self._writing = anyio.CancelScope(shield=True)
@@ -128,16 +128,14 @@ class Link(front.Link[Waiter]):
         # The tasks that still run: the reader's and the writer's always do, the others while they have something to do.
         self._running = {"reader", "writer"}
         self._left = Waiter()
-        self._received = 0
+        self.reads = 0
         self._taken = 0
         self._since = 0.0
         self._ending: anyio.Lock | None = None
 
     # ── Callers that wait ───────────────────────────────────────────────────────────────────────────────────────────
 
-    def waiter(self) -> Waiter:
-        """As the base."""
-        return Waiter()
+    waiter = Waiter
 
     async def wait(self, waiter: Waiter, ready: Callable[[], T | None], *, counts: bool = True) -> T:
         """As the base; the others get their turn, too."""
@@ -198,20 +196,15 @@ class Link(front.Link[Waiter]):
 
     # ── Handlers ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def spawn(
-        self,
-        event: RequestReceived,
-        work: Callable[[], object],
-        answer: Callable[[object], None],
-        over: Callable[[], object] = nothing,
-    ) -> None:
-        """As the base. It is cancelled with its request, also before it runs."""
-        self._handlers[event.request_id] = anyio.CancelScope()
-        super().spawn(event, work, answer, over)
+    def start(self, event: RequestReceived, work: Callable[[], Coroutine[object, object, None]], serves: bool) -> None:
+        """As the base, in a task of its own. A handler is cancelled with its request, also before it runs."""
+        if serves:
+            self._handlers[event.request_id] = anyio.CancelScope()
+        self.start_soon(work, name=f"acp {event.method}")
 
-    def start(self, event: RequestReceived, work: Callable[[], Coroutine[object, object, None]]) -> None:
-        """As the base, in a task of its own."""
-        self.start_soon(work)
+    async def _tell(self, event: RequestReceived, work: Callable[[], object]) -> None:
+        with self.working():
+            await super()._tell(event, work)
 
     async def serve(self, event: RequestReceived, work: Callable[[], object]) -> object:
         """As the base."""
@@ -234,10 +227,10 @@ class Link(front.Link[Waiter]):
         found = work()
         return await found if inspect.isawaitable(found) else found
 
-    def start_soon(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
+    def start_soon(self, work: Callable[[], Coroutine[object, object, None]], name: str | None = None) -> None:
         """Run a task for as long as the connection lives."""
         assert self._tasks is not None
-        self._tasks.start_soon(work)
+        self._tasks.start_soon(work, name=name)
 
     @contextmanager
     def working(self, scope: anyio.CancelScope | None = None) -> Iterator[None]:
@@ -267,7 +260,7 @@ class Link(front.Link[Waiter]):
                 self._tasks.start_soon(self._guard, "writer", self.write, self._writing)
                 if self.process is not None:
                     self._run_meanwhile("stderr", self.process.drain_stderr)
-                    self._run_meanwhile("process", self._watch_process)
+                    self._run_meanwhile("process", partial(self.process.watch_for, self))
                 clean = False
                 try:
                     yield
@@ -390,7 +383,7 @@ class Link(front.Link[Waiter]):
             except Exception as why:
                 item = None
                 self.connection.abort(f"reading failed: {why!r}")
-            self._received += 1
+            self.reads += 1
             self.received(item)
             self.pump()
 
@@ -409,7 +402,7 @@ class Link(front.Link[Waiter]):
     async def _keep_time(self) -> None:
         """Until there is no deadline. One that was moved back, or has gone, is noticed at the time it had before."""
         while True:
-            received = self._received
+            received = self.reads
             due = self.sleeps_until = self.connection.next_deadline()
             if due is None or due == NEVER:
                 # Who works that off pumps, and starts this again.
@@ -423,7 +416,7 @@ class Link(front.Link[Waiter]):
             # no transport can lose bytes by it.
             for _ in range(SETTLE_TURNS):
                 await anyio.lowlevel.checkpoint()
-            if self.paused or received == self._received or anyio.current_time() > due + OVERDUE:
+            if self.paused or received == self.reads or anyio.current_time() > due + OVERDUE:
                 self.time_is_up()
                 self.pump()
 
@@ -432,22 +425,13 @@ class Link(front.Link[Waiter]):
 
     def _deliver(self) -> None:
         while (event := self.next_report()) is not None:
-            if self._on_event is not None:
-                try:
-                    self._on_event(event)
-                except Exception as why:
-                    traceback.print_exception(why)
-            elif isinstance(event, HandlerFailed):
-                traceback.print_exception(event.exception, file=sys.stderr)
+            try:
+                self._on_event(event)
+            except Exception as why:
+                traceback.print_exception(why)
 
-    async def _watch_process(self) -> None:
-        """The end of input where a process that is gone has left its output open in another one."""
-        assert self.process is not None
-        await self.process.watch()
-        received = -1
-        while not self.over.is_set() and (self.paused or received != self._received):
-            received = self._received
-            with anyio.move_on_after(0.5):
-                await self.over.wait()
-        self.connection.receive_eof(anyio.current_time())
-        self.pump()
+
+def print_failure(event: Event) -> None:
+    """What becomes of events when the owner listens to none: the traceback of what his code raised goes to stderr."""
+    if isinstance(event, HandlerFailed):
+        traceback.print_exception(event.exception, file=sys.stderr)

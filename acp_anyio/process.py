@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from acp_core import Policy
 
+    from .connection import Link
     from .options import Ask, ConnectOptions
 
 STDERR_TAIL = 64 * 1024
@@ -142,13 +143,20 @@ class AgentProcess:
         finally:
             self._stderr_done.set()
 
-    async def watch(self) -> None:
-        """Wait until the process has ended and said its last words."""
+    async def watch_for(self, link: Link) -> None:
+        """Wait until the process has ended and said its last words; then input has ended, too, although the process may
+        have left its output open in another one."""
         await self._process.wait()
         self._look_for_survivors()
         with anyio.move_on_after(self.grace.drain):
             await self._stderr_done.wait()
         self._ended.set()
+        reads = -1
+        while not link.over.is_set() and (link.paused or reads != link.reads):
+            reads = link.reads
+            with anyio.move_on_after(0.5):
+                await link.over.wait()
+        link.pumped(link.connection.receive_eof, anyio.current_time())
 
     async def stop(self) -> None:
         """End the process: each wait is one of ``grace``. Harmless when it has ended before.

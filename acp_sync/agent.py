@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import secrets
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from acp_core import Grace
@@ -127,10 +128,8 @@ def serve_on(
     connection = agent_connection(secrets.token_hex(8), agent, **options)
     refuse_coroutines(agent)
     link = Driver(connection, adapt(transport), Inbox(), on_event=on_event or print_failure)
-    desk = AgentDesk(
-        link, connection, agent, session=AgentSession, turn=AgentTurn, new_id=lambda: secrets.token_hex(16)
-    )
-    link.act = desk.act
+    new_id = partial(secrets.token_hex, 16)
+    link.act = AgentDesk(link, connection, agent, session=AgentSession, turn=AgentTurn, new_id=new_id).act
     link.run()
     try:
         link.join()

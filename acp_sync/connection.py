@@ -194,9 +194,7 @@ class Driver(Link[Waiter]):
                 self.pump()
                 raise
 
-    def waiter(self) -> Waiter:
-        """As ``Link``."""
-        return Waiter()
+    waiter = Waiter
 
     async def pause(self, waiter: Waiter) -> None:
         """As ``Link``."""
@@ -300,7 +298,7 @@ class Driver(Link[Waiter]):
             except Exception:
                 traceback.print_exc()
 
-    def start(self, event: RequestReceived, work: Callable[[], Coroutine[object, object, None]]) -> None:
+    def start(self, event: RequestReceived, work: Callable[[], Coroutine[object, object, None]], serves: bool) -> None:
         """As ``Link``, in a thread of its own. The lock is held."""
 
         def run() -> None:

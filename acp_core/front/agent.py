@@ -19,7 +19,7 @@ from ..events import (
     get_str,
 )
 from ..methods import V1
-from . import as_dict, as_it_is, attempt, plain_dict, wire_message
+from . import as_dict, attempt, plain_dict, wire_message
 from .setup import ELICITATION
 
 if TYPE_CHECKING:
@@ -456,7 +456,6 @@ class AgentDesk(Generic[SessionT]):
         agent: an object with the methods it serves.
         session, turn: the binding's classes.
         new_id: makes the id of a session whose agent gave none.
-        meanwhile: makes the owner's code that answers nobody into what ends with the connection.
     """
 
     def __init__(
@@ -468,7 +467,6 @@ class AgentDesk(Generic[SessionT]):
         session: Callable[[Link[Any], AgentConnection, object], SessionT],
         turn: Callable[[SessionT, PromptRequested], AgentTurnFront[SessionT]],
         new_id: Callable[[], str],
-        meanwhile: Callable[[Callable[[], object]], Callable[[], object]] = as_it_is,
     ) -> None:
         self._link = link
         self._connection = connection
@@ -476,7 +474,6 @@ class AgentDesk(Generic[SessionT]):
         self._session = session
         self._turn = turn
         self._new_id = new_id
-        self._meanwhile = meanwhile
         self._turns: dict[str, AgentTurnFront[SessionT]] = {}
 
     def act(self, event: Event) -> bool:
@@ -530,7 +527,7 @@ class AgentDesk(Generic[SessionT]):
         if notice is not None:
             # The answer is queued: what is said now stands behind it.
             session = self._session(self._link, self._connection, event.session)
-            self._link.tell(event, self._meanwhile(partial(notice, session)))
+            self._link.tell(event, partial(notice, session))
 
 
 def no_opinion(request: RequestReceived) -> None:

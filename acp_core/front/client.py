@@ -255,6 +255,15 @@ class TurnIterator:
 class TurnCalls(TurnFront[WaiterT, SessionT]):
     """What waits for a turn."""
 
+    def __aiter__(self) -> TurnIterator:
+        return TurnIterator(self)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, why: BaseException | None, tb: object) -> None:
+        self.detach()
+
     async def result(self: TurnFront[WaiterT, SessionT]) -> TurnEnded:
         """Wait for the end of the turn. Unread events of it are discarded and counted: for the text, too, call ``text``
         first. A caller that is cancelled or interrupted cancels the turn; the connection stays whole.
@@ -377,6 +386,13 @@ class SessionIterator:
 
 class SessionCalls(SessionFront[WaiterT, TurnT]):
     """What waits for an answer about a session."""
+
+    def events(self) -> SessionIterator:
+        """What the agent says about the session between turns: how it was opened up to SessionReady, with a replay that
+        was asked for or the count of one that was discarded before it; late updates; metadata, unread only in its
+        latest state. Ends with the session or the connection. For one reader at a time.
+        """
+        return SessionIterator(self)
 
     async def close(self: SessionFront[WaiterT, TurnT], *, deadline: float = 10.0) -> None:
         """Close the session and wait for the agent's answer, at most ``deadline`` seconds.

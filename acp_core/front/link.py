@@ -119,8 +119,8 @@ class Link(Drive, Generic[WaiterT]):
         """The owner's code that serves a request, as it is run here."""
         return await self.result(work)
 
-    def start(self, event: RequestReceived, work: Callable[[], Coroutine[object, object, None]]) -> None:
-        """Run something that concerns a request beside everything else.
+    def start(self, event: RequestReceived, work: Callable[[], Coroutine[object, object, None]], serves: bool) -> None:
+        """Run something that concerns a request beside everything else. ``serves``: it answers.
 
         Raises:
             RuntimeError: nothing more can be run.
@@ -271,7 +271,7 @@ class Link(Drive, Generic[WaiterT]):
         A RequestError is the answer; anything else that is raised is answered -32603 and reported.
         """
         try:
-            self.start(event, partial(self._serve, event, work, answer, over))
+            self.start(event, partial(self._serve, event, work, answer, over), serves=True)
         except RuntimeError as why:
             over()
             self.handler_raised(event, why)
@@ -299,7 +299,7 @@ class Link(Drive, Generic[WaiterT]):
     def tell(self, event: RequestReceived, work: Callable[[], object]) -> None:
         """Run the owner's code beside everything else. Nobody is answered; what it raises is reported."""
         try:
-            self.start(event, partial(self._tell, event, work))
+            self.start(event, partial(self._tell, event, work), serves=False)
         except RuntimeError as why:
             self.failed(event, why)
 
