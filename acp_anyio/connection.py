@@ -202,9 +202,10 @@ class Link(front.Link[Waiter]):
             self._handlers[event.request_id] = anyio.CancelScope()
         self.start_soon(work, name=f"acp {event.method}")
 
-    async def _tell(self, event: RequestReceived, work: Callable[[], object]) -> None:
+    async def lasting(self, work: Callable[[], object]) -> object:
+        """As the base."""
         with self.working():
-            await super()._tell(event, work)
+            return await self.result(work)
 
     async def serve(self, event: RequestReceived, work: Callable[[], object]) -> object:
         """As the base."""

@@ -527,7 +527,7 @@ class AgentDesk(Generic[SessionT]):
         if notice is not None:
             # The answer is queued: what is said now stands behind it.
             session = self._session(self._link, self._connection, event.session)
-            self._link.tell(event, partial(notice, session))
+            self._link.tell(event, partial(notice, session), lasts=True)
 
 
 def no_opinion(request: RequestReceived) -> None:

@@ -90,6 +90,10 @@ class Link(Drive, Generic[WaiterT]):
         """What the owner's code returns; where that may be awaitable, what comes of it."""
         return work()
 
+    async def lasting(self, work: Callable[[], object]) -> object:
+        """As ``result``, of code that ends with the connection."""
+        return await self.result(work)
+
     def locked(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do something that must not meet another call into the core: with threads, under the lock."""
         return work(*args, **kwargs)
@@ -296,16 +300,17 @@ class Link(Drive, Generic[WaiterT]):
             self.pumped(self.handler_raised, event, request_cancelled())
             raise
 
-    def tell(self, event: RequestReceived, work: Callable[[], object]) -> None:
-        """Run the owner's code beside everything else. Nobody is answered; what it raises is reported."""
+    def tell(self, event: RequestReceived, work: Callable[[], object], *, lasts: bool = False) -> None:
+        """Run the owner's code beside everything else. Nobody is answered; what it raises is reported. ``lasts``: it may
+        run for as long as the connection does."""
         try:
-            self.start(event, partial(self._tell, event, work), serves=False)
+            self.start(event, partial(self._tell, event, work, lasts), serves=False)
         except RuntimeError as why:
             self.failed(event, why)
 
-    async def _tell(self, event: RequestReceived, work: Callable[[], object]) -> None:
+    async def _tell(self, event: RequestReceived, work: Callable[[], object], lasts: bool) -> None:
         try:
-            await self.result(work)
+            await (self.lasting(work) if lasts else self.result(work))
         except (Exception, SystemExit, KeyboardInterrupt) as why:
             self.locked(self.failed, event, why)
 

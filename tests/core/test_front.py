@@ -125,7 +125,7 @@ class Link(front.Link[Waiter]):
 
         self.jobs.append(job)
 
-    def tell(self, event: RequestReceived, work: Callable[[], object]) -> None:
+    def tell(self, event: RequestReceived, work: Callable[[], object], *, lasts: bool = False) -> None:
         def job() -> None:
             work()
 
