@@ -6,7 +6,6 @@ Nothing here knows a method. No caller writes, so no caller's cancellation can t
 
 from __future__ import annotations
 
-import inspect
 import sys
 import threading
 import traceback
@@ -152,9 +151,13 @@ class Link(front.Link[Waiter]):
             return None
         return super().take(channel)
 
-    async def pause(self, waiter: Waiter) -> None:
+    async def pause(self, waiter: Waiter, deadline: float | None = None) -> None:
         """As the base."""
-        await waiter.pause()
+        if deadline is None:
+            await waiter.pause()
+        else:
+            with anyio.CancelScope(deadline=deadline):
+                await waiter.pause()
 
     async def pace(self, stop: Callable[[], bool] | None = None) -> None:
         """As the base; the writer gets its turn."""
@@ -196,11 +199,12 @@ class Link(front.Link[Waiter]):
 
     # ── Handlers ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def start(self, event: RequestReceived, work: Callable[[], Coroutine[object, object, None]], serves: bool) -> None:
-        """As the base, in a task of its own. A handler is cancelled with its request, also before it runs."""
-        if serves:
-            self._handlers[event.request_id] = anyio.CancelScope()
-        self.start_soon(work, name=f"acp {event.method}")
+    def start(self, work: Callable[[], Coroutine[object, object, None]], name: str, serves: str | None = None) -> None:
+        """As the base, in a task for as long as the connection lives. A handler may be cancelled before it runs."""
+        assert self._tasks is not None
+        if serves is not None:
+            self._handlers[serves] = anyio.CancelScope()
+        self._tasks.start_soon(work, name=name)
 
     async def lasting(self, work: Callable[[], object]) -> object:
         """As the base."""
@@ -222,16 +226,6 @@ class Link(front.Link[Waiter]):
         if not served:
             raise request_cancelled()
         return found
-
-    async def result(self, work: Callable[[], object]) -> object:
-        """As the base: ``work`` is plain or async."""
-        found = work()
-        return await found if inspect.isawaitable(found) else found
-
-    def start_soon(self, work: Callable[[], Coroutine[object, object, None]], name: str | None = None) -> None:
-        """Run a task for as long as the connection lives."""
-        assert self._tasks is not None
-        self._tasks.start_soon(work, name=name)
 
     @contextmanager
     def working(self, scope: anyio.CancelScope | None = None) -> Iterator[None]:
@@ -410,8 +404,7 @@ class Link(front.Link[Waiter]):
                 self.sleeps_until = None
                 return
             if due > anyio.current_time():
-                with anyio.CancelScope(deadline=due):
-                    await self._timer.pause()
+                await self.pause(self._timer, due)
                 continue
             # The deadline counts when reading has found nothing since. No receive is ever cut for it, so that
             # no transport can lose bytes by it.

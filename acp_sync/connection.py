@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from acp_core.connection import Connection
 from acp_core.drive import NEVER
 from acp_core.errors import ConnectionClosed
-from acp_core.events import ConnectionOver, Event, RequestReceived
+from acp_core.events import ConnectionOver, Event
 from acp_core.front.link import Link
 from acp_core.inbox import Channel, HandlerFailed, Inbox
 
@@ -105,13 +105,15 @@ class Later:
 
 
 def finish(work: Coroutine[object, object, T]) -> T:
-    """Run a coroutine of a front here: all that it waits for blocks, so it ends in one step."""
+    """Run a coroutine of a front here: all that it waits for blocks, so it ends in one step. Code of the owner that
+    waits for something else is told so."""
     try:
         work.send(None)
+        work.throw(RuntimeError("acp_sync runs no event loop: what it calls must be plain functions; see acp_anyio"))
     except StopIteration as end:
         result: T = end.value
         return result
-    raise RuntimeError(f"{work!r} waits for something else than this connection")
+    raise RuntimeError(f"{work!r} does not end")
 
 
 def blocking(method: Callable[Concatenate[S, P], Coroutine[object, object, T]]) -> Callable[Concatenate[S, P], T]:
@@ -196,9 +198,9 @@ class Driver(Link[Waiter]):
 
     waiter = Waiter
 
-    async def pause(self, waiter: Waiter) -> None:
+    async def pause(self, waiter: Waiter, deadline: float | None = None) -> None:
         """As ``Link``."""
-        waiter.pause()
+        waiter.pause(None if deadline is None else max(0.0, deadline - monotonic()))
 
     def take(self, channel: Channel) -> Event | None:
         """As ``Link``."""
@@ -298,7 +300,9 @@ class Driver(Link[Waiter]):
             except Exception:
                 traceback.print_exc()
 
-    def start(self, event: RequestReceived, work: Callable[[], Coroutine[object, object, None]], serves: bool) -> None:
+    def start(
+        self, work: Callable[[], Coroutine[object, object, None]], name: str, serves: str | None = None
+    ) -> threading.Thread:
         """As ``Link``, in a thread of its own. The lock is held."""
 
         def run() -> None:
@@ -307,13 +311,14 @@ class Driver(Link[Waiter]):
             finally:
                 self.locked(self._handlers.discard, threading.current_thread())
 
-        thread = threading.Thread(target=run, name=f"acp {event.key or event.method}", daemon=True)
+        thread = threading.Thread(target=run, name=name, daemon=True)
         self._handlers.add(thread)
         try:
             thread.start()
         except RuntimeError:
             self._handlers.discard(thread)
             raise
+        return thread
 
     # ── The end ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

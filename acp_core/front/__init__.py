@@ -14,10 +14,8 @@ from ..errors import ACPError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
     from typing import ParamSpec, Protocol, TypeAlias, TypeVar
 
-    from ..closing import AgentClosing
     from ..methods import MethodTable
     from ..schema import Notification, Request
 
@@ -25,15 +23,6 @@ if TYPE_CHECKING:
     T = TypeVar("T")
     JsonObject: TypeAlias = dict[str, object]
     Params: TypeAlias = Mapping[str, object] | None
-
-    class Closer(Protocol):
-        """Who closes. ``lock`` is held while steps are added."""
-
-        @property
-        def closing(self) -> AgentClosing: ...
-        @property
-        def lock(self) -> AbstractContextManager[object]: ...
-        async def close(self, cancel: bool) -> None: ...
 
     class Process(Protocol):
         """The agent's process, where this side has started it."""

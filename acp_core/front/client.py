@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from ..options import CancelThen, OpenOptions, PromptOptions, StepNeeds
     from ..schema import Notification, Request
     from ..sessions import Session
-    from . import Closer, JsonObject, Params, Process
+    from . import JsonObject, Params, Process
+    from .closing import Closer
     from .link import Link
     from .setup import ClientSetup
 
@@ -422,7 +423,7 @@ class AgentFront(Generic[WaiterT, SessionT, TurnT]):
     """One connected agent. ``connection`` is the core, for reading; its intents belong to the methods here."""
 
     def __init__(
-        self, setup: ClientSetup[WaiterT], link: Link[WaiterT], closer: Closer, process: Process | None
+        self, setup: ClientSetup[WaiterT], link: Link[WaiterT], closer: Closer[WaiterT], process: Process | None
     ) -> None:
         self.connection = setup.connection
         self.link = link
@@ -547,8 +548,7 @@ class AgentFront(Generic[WaiterT, SessionT, TurnT]):
         Raises:
             TypeError, LocalProtocolError: as ``ClosingPlan.add``; closing may have begun.
         """
-        with self._closer.lock:
-            return self._closer.closing.add(step, name, after, needs, within)
+        return self.link.locked(self._closer.closing.add, step, name, after, needs, within)
 
     # ── For the binding's methods ───────────────────────────────────────────────────────────────────────────────────
 

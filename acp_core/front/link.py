@@ -6,6 +6,7 @@ threads it blocks, so that such a coroutine ends in one step, whoever takes it.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, Generic, NoReturn, ParamSpec, TypeVar
 
@@ -78,8 +79,8 @@ class Link(Drive, Generic[WaiterT]):
         """One who waits."""
         raise NotImplementedError
 
-    async def pause(self, waiter: WaiterT) -> None:
-        """Sleep until it is notified. May also come back early."""
+    async def pause(self, waiter: WaiterT, deadline: float | None = None) -> None:
+        """Sleep until it is notified, at most until ``deadline`` on the clock. May also come back early."""
         raise NotImplementedError
 
     async def send(self, data: bytes) -> None:
@@ -87,8 +88,9 @@ class Link(Drive, Generic[WaiterT]):
         raise NotImplementedError
 
     async def result(self, work: Callable[[], object]) -> object:
-        """What the owner's code returns; where that may be awaitable, what comes of it."""
-        return work()
+        """What the owner's code returns, and where that is awaitable, what comes of it."""
+        found = work()
+        return await found if isinstance(found, Awaitable) else found
 
     async def lasting(self, work: Callable[[], object]) -> object:
         """As ``result``, of code that ends with the connection."""
@@ -123,8 +125,11 @@ class Link(Drive, Generic[WaiterT]):
         """The owner's code that serves a request, as it is run here."""
         return await self.result(work)
 
-    def start(self, event: RequestReceived, work: Callable[[], Coroutine[object, object, None]], serves: bool) -> None:
-        """Run something that concerns a request beside everything else. ``serves``: it answers.
+    def start(
+        self, work: Callable[[], Coroutine[object, object, None]], name: str, serves: str | None = None
+    ) -> object:
+        """Run something beside everything else. ``serves`` is the id of a request: what ends that cancels this, where
+        it can be cancelled.
 
         Raises:
             RuntimeError: nothing more can be run.
@@ -132,6 +137,11 @@ class Link(Drive, Generic[WaiterT]):
         raise NotImplementedError
 
     # ── Calls into the core ─────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def now(self) -> float:
+        """The time on the clock, in seconds."""
+        return self._clock()
 
     def call(self, intent: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Make an intent, then pump.
@@ -275,7 +285,7 @@ class Link(Drive, Generic[WaiterT]):
         A RequestError is the answer; anything else that is raised is answered -32603 and reported.
         """
         try:
-            self.start(event, partial(self._serve, event, work, answer, over), serves=True)
+            self.start(partial(self._serve, event, work, answer, over), f"acp {event.method}", event.request_id)
         except RuntimeError as why:
             over()
             self.handler_raised(event, why)
@@ -301,10 +311,10 @@ class Link(Drive, Generic[WaiterT]):
             raise
 
     def tell(self, event: RequestReceived, work: Callable[[], object], *, lasts: bool = False) -> None:
-        """Run the owner's code beside everything else. Nobody is answered; what it raises is reported. ``lasts``: it may
-        run for as long as the connection does."""
+        """Run the owner's code beside everything else. Nobody is answered; what it raises is reported. ``lasts``: it
+        may run for as long as the connection does."""
         try:
-            self.start(event, partial(self._tell, event, work, lasts), serves=False)
+            self.start(partial(self._tell, event, work, lasts), f"acp {event.method}")
         except RuntimeError as why:
             self.failed(event, why)
 
@@ -342,7 +352,7 @@ class Link(Drive, Generic[WaiterT]):
                     await self.send(data)
                 except Exception as why:
                     reason = str(getattr(why, "strerror", None) or repr(why))
-                    self.pumped(self.connection.send_failed, f"writing failed: {reason}", self._clock())
+                    self.pumped(self.connection.send_failed, f"writing failed: {reason}", self.now)
                 finally:
                     self.sending = False
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import json
 import types
@@ -25,7 +24,6 @@ from acp_core import (
     TurnCancelReceived,
     TurnEnded,
 )
-from acp_core.closing import AgentClosing
 from acp_core.events import ConnectionOver
 from acp_core.front import link as front
 from acp_core.front import plain_dict, wire_message
@@ -39,6 +37,7 @@ from acp_core.front.agent import (
     misspelt,
 )
 from acp_core.front.client import AgentCalls, SessionCalls, SessionIterator, TurnCalls, TurnIterator
+from acp_core.front.closing import Closer
 from acp_core.front.link import nothing
 from acp_core.front.setup import ClientSetup
 from acp_core.inbox import Channel, Inbox
@@ -208,18 +207,6 @@ def finish(work: Coroutine[object, None, T]) -> T:
     return Running(work).result()
 
 
-class Closer:
-    """Who closes: only steps are added here."""
-
-    def __init__(self, setup: ClientSetup[Waiter]) -> None:
-        self.closing = AgentClosing(setup.connection, setup.grace, nothing, nothing)
-        self.lock = contextlib.nullcontext()
-
-    async def close(self, cancel: bool) -> None:
-        """Nothing here needs it."""
-        raise NotImplementedError
-
-
 class Agent(AgentCalls[Waiter, Session, Turn]):
     """An agent's front that is waited for by hand."""
 
@@ -228,7 +215,7 @@ class Agent(AgentCalls[Waiter, Session, Turn]):
     def __init__(self, permissions: object = Policy(), **options: object) -> None:
         setup = ClientSetup(Waiter, "front", permissions, **options)  # type: ignore[arg-type]  # passed through
         link = Link(ClientDriver(setup.connection), setup.inbox)
-        super().__init__(setup, link, Closer(setup), None)
+        super().__init__(setup, link, Closer(setup.connection, link, setup.grace, nothing), None)
 
     def _session(self, handle: Handle) -> Session:
         return Session(self.link, self.connection, handle)
