@@ -15,8 +15,7 @@ from tests.tools.disable_rules import CLIENT, STATE, Disabling, main
 
 CLOSING = "acp_core/closing.py"
 TURNS = "acp_core/turns.py"
-THREADS = "acp_sync/closing.py"
-LOOPS = "acp_anyio/closing.py"
+FRONT = "acp_core/front/closing.py"
 TESTS = (
     "tests/core/test_turns.py",
     "tests/core/test_closing.py",
@@ -236,35 +235,23 @@ DISABLINGS = (
     Disabling("P25", CLOSING, OVERDUE, OVERDUE.replace('self._run(step, "wait_again")', "step.state = STEP_WAITING")),
     Disabling("P25", CLOSING, OVERDUE, OVERDUE.replace('self._run(step, "wait_again")', "pass")),
     # The bindings keep them too
-    Disabling("P10", THREADS, "            self._driver.call(self._connection.refuse_turns)\n", ""),
-    Disabling("P10", LOOPS, "        self._connection.refuse_turns()\n", ""),
+    Disabling("P10", FRONT, "        self._link.call(self._connection.refuse_turns)\n", ""),
     Disabling("P11", CLOSING, "self.plan.add(AGENT, after=[CANCEL],", "self.plan.add(AGENT,"),
-    Disabling("P11", THREADS, "        self._driver.call(self.closing.leave_turns)\n", ""),
-    Disabling("P11", LOOPS, "        self._link.call(self.closing.leave_turns)\n", ""),
+    Disabling("P11", FRONT, "        self._link.call(self.closing.leave_turns)\n", ""),
     Disabling("P12", CLOSING, "deadline=2 * self.grace.cancel)", "deadline=self.grace.cancel / 2)"),
     Disabling("P12", CLOSING, "                errors.append(why)\n", "                pass\n"),
-    Disabling("P12", THREADS, "lambda: self.closing.turns_left)", "lambda: self.closing.turns_left, counts=False)"),
-    Disabling("P12", LOOPS, "lambda: self.closing.turns_left)", "lambda: self.closing.turns_left, counts=False)"),
+    Disabling("P12", FRONT, "lambda: self.closing.turns_left)", "lambda: self.closing.turns_left, counts=False)"),
     Disabling("P13", CLOSING, "within=grace.cancel, best_effort=True)", "within=100 * grace.cancel)"),
-    Disabling(
-        "P18",
-        THREADS,
-        "            if self._attempt is not None and not self._attempt.over.is_set():",
-        "            if 0:",
-    ),
-    Disabling("P18", LOOPS, "        if attempt is None or attempt.over.is_set():\n", "        if True:\n"),
-    Disabling("P20", THREADS, "self._wake.wait(max(0.0, deadline - monotonic()))", "self._wake.wait()"),
-    Disabling("P20", LOOPS, "anyio.CancelScope(deadline=deadline):", "anyio.CancelScope():"),
-    Disabling("P22", THREADS, "                raise attempt.error\n", "                pass\n"),
-    Disabling("P22", LOOPS, "            raise attempt.error\n", "            pass\n"),
+    Disabling("P18", FRONT, "if self._attempt is not None and not self._attempt.over:\n", "if False:\n"),
+    Disabling("P20", FRONT, "await link.pause(self._wake, deadline)", "await link.pause(self._wake)"),
+    Disabling("P22", FRONT, "            raise attempt.error\n", "            pass\n"),
     Disabling(
         "P23",
         CLOSING,
         "return None if [*self.plan.failures] == [CANCEL] else self.plan.error",
         "return self.plan.error",
     ),
-    Disabling("P23", THREADS, "            if self.closing.plan.closed:\n", "            if False:\n"),
-    Disabling("P23", LOOPS, "            if self.closing.plan.closed:\n", "            if False:\n"),
+    Disabling("P23", FRONT, "        if self.closing.plan.closed:\n", "        if False:\n"),
     Disabling(
         "P24",
         CLOSING,
