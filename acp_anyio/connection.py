@@ -149,7 +149,10 @@ class Link(front.Link[Waiter]):
         self._taken += 1
         if self._taken % EVENTS_PER_LOOK == 0 and monotonic() > self._since + TURN:
             return None
-        return super().take(channel)
+        event = channel.take()
+        if self.paused:
+            self.refresh()
+        return event
 
     async def pause(self, waiter: Waiter, deadline: float | None = None) -> None:
         """As the base."""

@@ -27,7 +27,6 @@ from .transport import Messages, Transport
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
-    from types import TracebackType
     from typing import Self
 
     from acp_core.front.client import SessionIterator, TurnIterator
@@ -76,30 +75,25 @@ class Waiter:
 
 class Later:
     """What must not wait for a driver's lock, since a finalizer runs anywhere, also where its own thread holds it. Who
-    lets go of the lock does it: ``with later, lock``. (The lock itself stays one of C, which a Ctrl-C cannot tear.)"""
+    lets go of the lock does it. (The lock itself stays one of C, which a Ctrl-C cannot tear.)"""
 
-    __slots__ = ("_lock", "_work")
+    __slots__ = ("_lock", "work")
 
     def __init__(self, lock: threading.Lock) -> None:
         self._lock = lock
-        self._work: deque[Callable[[], None]] = deque()
+        self.work: deque[Callable[[], None]] = deque()
 
     def soon(self, work: Callable[[], None]) -> None:
         """Do this under the lock: now, or when whoever holds it lets go."""
-        self._work.append(work)
-        self._work_off()
+        self.work.append(work)
+        self.work_off()
 
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, why: BaseException | None, tb: TracebackType | None) -> None:
-        self._work_off()
-
-    def _work_off(self) -> None:
-        while self._work and self._lock.acquire(blocking=False):
+    def work_off(self) -> None:
+        """The lock was let go of."""
+        while self.work and self._lock.acquire(blocking=False):
             try:
-                while self._work:
-                    self._work.popleft()()
+                while self.work:
+                    self.work.popleft()()
             finally:
                 self._lock.release()
 
@@ -180,21 +174,29 @@ class Driver(Link[Waiter]):
 
     def locked(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """As ``Link``."""
-        with self._later, self._lock:
-            return work(*args, **kwargs)
+        try:
+            with self._lock:
+                return work(*args, **kwargs)
+        finally:
+            if self._later.work:
+                self._later.work_off()
 
     def pumped(self, intent: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """As ``Link``."""
-        with self._later, self._lock:
-            try:
-                return super().pumped(intent, *args, **kwargs)
-            except Exception:
-                raise
-            except BaseException:
-                # Ctrl-C between two steps of the core: what it left half done is not to be trusted.
-                self.connection.abort("a caller was interrupted inside the core")
-                self.pump()
-                raise
+        try:
+            with self._lock:
+                try:
+                    return super().pumped(intent, *args, **kwargs)
+                except Exception:
+                    raise
+                except BaseException:
+                    # Ctrl-C between two steps of the core: what it left half done is not to be trusted.
+                    self.connection.abort("a caller was interrupted inside the core")
+                    self.pump()
+                    raise
+        finally:
+            if self._later.work:
+                self._later.work_off()
 
     waiter = Waiter
 
@@ -244,13 +246,7 @@ class Driver(Link[Waiter]):
 
     def _read(self) -> None:
         while True:
-            with self._later, self._lock:
-                deadline = self.connection.next_deadline()
-                if deadline == NEVER:
-                    deadline = None
-                self.sleeps_until = deadline
-                self.paused = self.must_pause
-                self._reading = not self.paused
+            deadline = self.locked(self._look)
             left = None if deadline is None else max(0.0, deadline - monotonic())
             # A read that began at a deadline takes what was there by then: its time has come, whatever still follows.
             due = left == 0
@@ -274,6 +270,13 @@ class Driver(Link[Waiter]):
             self.pumped(self._received, data, due)
             if data is None or (not data and not self._messages):
                 return
+
+    def _look(self) -> float | None:
+        due = self.connection.next_deadline()
+        self.sleeps_until = None if due == NEVER else due
+        self.paused = self.must_pause
+        self._reading = not self.paused
+        return self.sleeps_until
 
     def _received(self, data: str | bytes | None, due: bool) -> None:
         self._reading = False

@@ -204,17 +204,6 @@ class TurnFront(Generic[WaiterT, SessionT]):
         # Of a turn that was detached only its end is left.
         return self.channel.take() or (self.waiter.event if self.channel.ended else None)
 
-    async def _step(self) -> Event:
-        """The next event. Raises as ``TurnCalls.result``."""
-        event = self.link.take(self.channel)
-        if event is None:
-            event = await self.link.wait(self.waiter, self._next)
-        if isinstance(event, AgentMessageChunk):
-            self._keep(event)
-        elif isinstance(event, TurnFailed):
-            await self.link.fail(event.error)
-        return event
-
     def _give_up(self) -> None:
         self.detach()
         attempt(self.cancel)
@@ -234,9 +223,23 @@ class TurnIterator:
     async def __anext__(self) -> Event:
         if self._over:
             raise StopAsyncIteration
+        turn = self._turn
+        event = turn.link.take(turn.channel)
+        if event is None:
+            event = await self._wait()
+        if isinstance(event, AgentMessageChunk):
+            turn._keep(event)
+        elif isinstance(event, TurnEnded):
+            self._over = True
+        elif isinstance(event, TurnFailed):
+            self._over = True
+            await turn.link.fail(event.error)
+        return event
+
+    async def _wait(self) -> Event:
         self._stays = False
         try:
-            event = await self._turn._step()
+            return await self._turn.link.wait(self._turn.waiter, self._turn._next)
         except ConsumerTooSlow:
             # May be tried again, by another loop, too.
             self._stays = True
@@ -245,8 +248,6 @@ class TurnIterator:
             self._over = True
             self._turn.detach()
             raise
-        self._over = isinstance(event, TurnEnded)
-        return event
 
     def __del__(self) -> None:
         if not self._over and not self._stays:
@@ -296,7 +297,7 @@ class TurnCalls(TurnFront[WaiterT, SessionT]):
         """
         self._asked = True
         try:
-            while not isinstance(await self._step(), TurnEnded):
+            async for _ in TurnIterator(self):
                 pass
         except (ACPError, GeneratorExit):
             raise

@@ -9,7 +9,7 @@ from anyio.from_thread import start_blocking_portal
 
 from acp_core import V1, MethodTable
 from tests.contract.harness import Bench, Binding, Loop, Threads
-from tests.contract.page import LEFT_OUT, MODULES, Page
+from tests.contract.page import LEFT_OUT, Page
 
 COLOURS = ["asyncio", "trio", "threads"]
 NOT_ON_THE_PAGE = {name for names in LEFT_OUT.values() for name in names}
@@ -18,8 +18,7 @@ NOT_ON_THE_PAGE = {name for names in LEFT_OUT.values() for name in names}
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Which colours run a body: the shipped bindings all of them, the page's what it has the surface for."""
     if "binding" in metafunc.fixturenames:
-        module, name = metafunc.module.__name__.rpartition(".")[2], metafunc.function.__name__
-        on_the_page = module in MODULES and name not in NOT_ON_THE_PAGE
+        on_the_page = metafunc.function.__name__ not in NOT_ON_THE_PAGE
         metafunc.parametrize("binding", [*COLOURS, "page"] if on_the_page else COLOURS, indirect=True)
 
 

@@ -179,22 +179,27 @@ class Loop:
     @contextmanager
     def connect(self, sock: socket.socket, **options: Any) -> Iterator[AgentLike]:
         """As ``Binding``."""
-        for name in ("permissions",):
-            if callable(options[name]):
-                options[name] = self.threaded(options[name])
+        stream = self.call(UNIXSocketStream.from_socket, sock)
+        connecting = acp_anyio.connect(stream, **self.on_the_loop(options))
+        with self.portal.wrap_async_context_manager(connecting) as agent:
+            yield LoopAgent(self, agent)
+
+    def on_the_loop(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The options of ``connect`` with the owner's functions as the loop can wait for them."""
+        found = {**options}
+        if callable(options.get("permissions")):
+            found["permissions"] = self.threaded(options["permissions"])
         for name in ("handlers", "elicitation"):
             if options.get(name) is not None:
-                options[name] = {key: self.threaded(function) for key, function in options[name].items()}
-        stream = self.call(UNIXSocketStream.from_socket, sock)
-        with self.portal.wrap_async_context_manager(acp_anyio.connect(stream, **options)) as agent:
-            yield LoopAgent(self, agent)
+                found[name] = {key: self.threaded(function) for key, function in options[name].items()}
+        return found
 
     def serve(self, agent: object, sock: socket.socket, **options: Any) -> None:
         """As ``Binding``."""
 
         async def serve() -> None:
             stream = await UNIXSocketStream.from_socket(sock)
-            await acp_anyio.serve_on(_adapted(agent), stream, **options)
+            await acp_anyio.serve_on(adapted(agent), stream, **options)
 
         self.portal.call(serve)
 
@@ -470,7 +475,7 @@ class _ServedTurn:
         return lambda *args, **options: from_thread.run(partial(found, *args, **options))
 
 
-def _adapted(agent: object) -> Any:
+def adapted(agent: object) -> Any:
     """An agent whose methods may block as one whose methods are coroutines: the same names, in worker threads."""
 
     if isinstance(agent, type):
