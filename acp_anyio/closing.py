@@ -42,11 +42,12 @@ class Closer(front.Closer[Waiter]):
         if not ended:
             raise TimeoutError(f"closing step {step!r} was cancelled: the connection was left")
 
-    async def interrupted(self, attempt: front.Attempt) -> None:
+    async def interrupted(self, attempt: front.Attempt | None) -> None:
         """As the base."""
         handling = HANDLING.get()
         # A handler that closes is cancelled by that itself.
         if handling is None or not handling.cancel_called:
             self._loop.cut("its close was cancelled")
             with anyio.CancelScope(shield=True):
-                await self.over(attempt)
+                if attempt is not None:
+                    await self.over(attempt)

@@ -24,7 +24,6 @@ from acp_core.drive import NEVER, Pieces
 from acp_core.errors import request_cancelled
 from acp_core.front import link as front
 from acp_core.inbox import HandlerFailed, Inbox
-from acp_core.state import OVER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -71,11 +70,15 @@ class Waiter:
         if wake is not None:
             wake.set()
 
-    async def pause(self) -> None:
-        """Sleep until the next ``notify``."""
+    async def pause(self, deadline: float | None = None) -> None:
+        """Sleep until the next ``notify``, at most until ``deadline``."""
         if self._wake is None:
             self._wake = anyio.Event()
-        await self._wake.wait()
+        if deadline is None:
+            await self._wake.wait()
+        else:
+            with anyio.CancelScope(deadline=deadline):
+                await self._wake.wait()
 
 
 class Link(front.Link[Waiter]):
@@ -136,31 +139,20 @@ class Link(front.Link[Waiter]):
 
     waiter = Waiter
 
-    async def wait(self, waiter: Waiter, ready: Callable[[], T | None], *, counts: bool = True) -> T:
-        """As the base; the others get their turn, too."""
-        if monotonic() > self._since + TURN:
-            await anyio.lowlevel.checkpoint()
-        found = await super().wait(waiter, ready, counts=counts)
-        self._since = monotonic()
-        return found
+    async def give_way(self) -> None:
+        """As the base."""
+        await anyio.lowlevel.checkpoint()
 
     def take(self, channel: Channel) -> Event | None:
         """As the base; nothing when it is the turn of others."""
         self._taken += 1
-        if self._taken % EVENTS_PER_LOOK == 0 and monotonic() > self._since + TURN:
+        if self._taken % EVENTS_PER_LOOK == 0 and (now := monotonic()) > self._since + TURN:
+            self._since, self.owes_turn = now, True
             return None
         event = channel.take()
         if self.paused:
             self.refresh()
         return event
-
-    async def pause(self, waiter: Waiter, deadline: float | None = None) -> None:
-        """As the base."""
-        if deadline is None:
-            await waiter.pause()
-        else:
-            with anyio.CancelScope(deadline=deadline):
-                await waiter.pause()
 
     async def pace(self, stop: Callable[[], bool] | None = None) -> None:
         """As the base; the writer gets its turn."""
@@ -181,11 +173,9 @@ class Link(front.Link[Waiter]):
 
     # ── What the pump asks for ──────────────────────────────────────────────────────────────────────────────────────
 
-    def drain(self) -> None:
+    def ended(self) -> None:
         """As ``Drive``."""
-        super().drain()
-        if self.connection.state == OVER:
-            self.over.set()
+        self.over.set()
 
     def wake_reader(self) -> None:
         """As ``Drive``."""
@@ -407,7 +397,7 @@ class Link(front.Link[Waiter]):
                 self.sleeps_until = None
                 return
             if due > anyio.current_time():
-                await self.pause(self._timer, due)
+                await self._timer.pause(due)
                 continue
             # The deadline counts when reading has found nothing since. No receive is ever cut for it, so that
             # no transport can lose bytes by it.

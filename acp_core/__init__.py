@@ -7,8 +7,8 @@ too, in what they name without an underscore:
 - ``acp_core.schema``, with ``build``, ``v1``, ``v1_unstable`` and ``validation``: the typed messages of the wire.
 - ``acp_core.testing``, with ``strategies``: the kit for tests.
 - ``acp_core.host``: the commands and events of ``HostAdapter``, for who puts an agent over a runtime host.
-- ``acp_core.inbox``, ``acp_core.drive``, ``acp_core.front`` (with ``client`` and ``agent``) and ``acp_core.options``
-  (names for type checkers only): for authors of a binding.
+- ``acp_core.inbox``, ``acp_core.drive``, ``acp_core.front`` (with ``link``, ``setup``, ``client``, ``closing`` and
+  ``agent``) and ``acp_core.options`` (names for type checkers only): for authors of a binding.
 
 Every other module is internal: what it has of use is named here.
 """

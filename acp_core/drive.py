@@ -104,6 +104,9 @@ class Drive:
     def cancel_handler(self, request_id: str) -> None:
         """Nobody waits for the answer of a handler any more."""
 
+    def ended(self) -> None:
+        """The connection is over: nothing more will be said but what is left to be written."""
+
     # ── After every call into the core ──────────────────────────────────────────────────────────────────────────────
 
     def pump(self) -> None:
@@ -147,6 +150,8 @@ class Drive:
                 self.cancel_handler(rest.request_id or "")
             elif isinstance(rest, (ConnectionOver, WriteFailed)):
                 self.gone = rest.reason
+                if isinstance(rest, ConnectionOver):
+                    self.ended()
             if not self.act(rest):
                 self.report(rest)
 

@@ -44,14 +44,15 @@ class Closer(front.Closer[Waiter]):
             if self.closing.plan.states.get(name.removeprefix("acp closing ")) != STEP_OVERDUE:
                 join(thread)
 
-    async def interrupted(self, attempt: front.Attempt) -> None:
+    async def interrupted(self, attempt: front.Attempt | None) -> None:
         """As the base."""
         self._driver.closing = True
         self._driver.call(self._connection.abort, "its close was interrupted")
         if self._process is not None:
             self._process.kill()
         self._driver.stop()
-        await self.over(attempt)
+        if attempt is not None:
+            await self.over(attempt)
 
     def _end(self) -> None:
         driver = self._driver

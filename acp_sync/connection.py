@@ -66,8 +66,12 @@ class Waiter:
         if self._lock.locked():
             self._lock.release()
 
-    def pause(self, timeout: float | None = None) -> None:
-        """Until it is notified or ``timeout`` seconds have passed. May also come back early."""
+    async def pause(self, deadline: float | None = None) -> None:
+        """Until it is notified, at most until ``deadline``; it blocks. May also come back early."""
+        self.sleep(None if deadline is None else max(0.0, deadline - monotonic()))
+
+    def sleep(self, timeout: float | None = None) -> None:
+        """The same, for at most so many seconds."""
         if timeout is None:
             timeout = SLICE if threading.get_ident() == threading.main_thread().ident else -1.0
         self._lock.acquire(timeout=timeout)
@@ -200,10 +204,6 @@ class Driver(Link[Waiter]):
 
     waiter = Waiter
 
-    async def pause(self, waiter: Waiter, deadline: float | None = None) -> None:
-        """As ``Link``."""
-        waiter.pause(None if deadline is None else max(0.0, deadline - monotonic()))
-
     def take(self, channel: Channel) -> Event | None:
         """As ``Link``."""
         return self.locked(super().take, channel)
@@ -255,7 +255,7 @@ class Driver(Link[Waiter]):
                 if due:
                     self.pumped(self.time_is_up)
                 else:
-                    self._readable.pause(left)
+                    self._readable.sleep(left)
                 continue
             if self._wake is None:
                 left = NO_WAKE if left is None else min(left, NO_WAKE)
@@ -296,7 +296,7 @@ class Driver(Link[Waiter]):
         while not isinstance(event, ConnectionOver):
             event = self.locked(self.next_report)
             if event is None:
-                self._reported.pause()
+                self._reported.sleep()
                 continue
             try:
                 self._on_event(event)
@@ -311,6 +311,11 @@ class Driver(Link[Waiter]):
         def run() -> None:
             try:
                 finish(work())
+            except Exception:
+                raise
+            except BaseException:
+                # Whom it concerns was told. It ends this thread.
+                pass
             finally:
                 self.locked(self._handlers.discard, threading.current_thread())
 

@@ -66,8 +66,9 @@ class Closer(Generic[WaiterT]):
         """Wait for the end of an attempt."""
         await self._link.until(lambda: attempt.over, counts=False)
 
-    async def interrupted(self, attempt: Attempt) -> None:
-        """Who waits is interrupted: kill the agent now. What hangs on it has its time still, and is waited for."""
+    async def interrupted(self, attempt: Attempt | None) -> None:
+        """Who waits is interrupted, or nothing could be begun: kill the agent now. What hangs on it has its time still,
+        and is waited for."""
         raise NotImplementedError
 
     # ── Who closes ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -83,10 +84,11 @@ class Closer(Generic[WaiterT]):
         if CLOSING.get() is self:
             return
         self._link.call(self._connection.refuse_turns)
-        attempt = self._link.locked(self._begin, cancel)
-        if attempt is None:
-            return
+        attempt: Attempt | None = None
         try:
+            attempt = self._link.locked(self._begin, cancel)
+            if attempt is None:
+                return
             await self.over(attempt)
         except GeneratorExit:
             raise
@@ -123,7 +125,7 @@ class Closer(Generic[WaiterT]):
                 deadline = closing.plan.next_deadline()
                 if deadline is None:
                     break
-                await link.pause(self._wake, deadline)
+                await self._wake.pause(deadline)
                 names = closing.go_on(link.now)
             attempt.error = closing.error
         except Exception as why:

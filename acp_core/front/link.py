@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
         def settle(self, event: Event, /) -> None: ...
         def notify(self) -> None: ...
+        async def pause(self, deadline: float | None = None, /) -> None:
+            """Sleep until ``notify``, at most until ``deadline`` on the clock. May also come back early."""
 
     class Ask(Protocol):
         """An intent that sends a request: it is given the token, and returns the request's id."""
@@ -71,6 +73,8 @@ class Link(Drive, Generic[WaiterT]):
         super().__init__(connection, inbox, clock, whole_writes=keep is not None, messages=messages)
         self._keep = keep
         self._explain = explain
+        # ``take`` gave nothing although there may be something.
+        self.owes_turn = False
         self._writer = self.waiter()
 
     # ── What a binding overrides ────────────────────────────────────────────────────────────────────────────────────
@@ -79,9 +83,8 @@ class Link(Drive, Generic[WaiterT]):
         """One who waits."""
         raise NotImplementedError
 
-    async def pause(self, waiter: WaiterT, deadline: float | None = None) -> None:
-        """Sleep until it is notified, at most until ``deadline`` on the clock. May also come back early."""
-        raise NotImplementedError
+    async def give_way(self) -> None:
+        """``take`` has said that it is the turn of others."""
 
     async def send(self, data: bytes) -> None:
         """Write all of it. What it raises ends what can be sent."""
@@ -200,9 +203,12 @@ class Link(Drive, Generic[WaiterT]):
             self.unblock(wake, counts=counts)
             self.taken(wake)
 
+        if self.owes_turn:
+            self.owes_turn = False
+            await self.give_way()
         try:
             while (found := self.locked(look)) is None:
-                await self.pause(waiter)
+                await waiter.pause()
             return found
         finally:
             if blocked:
@@ -334,9 +340,8 @@ class Link(Drive, Generic[WaiterT]):
     async def write(self) -> None:
         """Write what there is to write, until the connection is over and nothing is left. For one task or thread."""
         while not self.connection.closed:
-            if not self.locked(self._writable):
-                await self.pause(self._writer)
-                continue
+            if self.locked(self._idle):
+                await self._writer.pause()
             try:
                 # Pumped: PromptSent is out before its bytes.
                 data, store = self.pumped(self._output)
@@ -356,8 +361,8 @@ class Link(Drive, Generic[WaiterT]):
                 finally:
                     self.sending = False
 
-    def _writable(self) -> bool:
-        return self.output_waits
+    def _idle(self) -> bool:
+        return not self.output_waits
 
     def _output(self) -> tuple[bytes, Callable[[], object] | None]:
         data = self.take_output()

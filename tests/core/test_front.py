@@ -57,6 +57,12 @@ from tests.core.helpers import (
 T = TypeVar("T")
 
 
+@types.coroutine
+def pause() -> Generator[None]:
+    """Suspend until whoever runs the coroutine goes on."""
+    yield
+
+
 class Waiter:
     """Who waits, and is woken by nobody."""
 
@@ -71,11 +77,8 @@ class Waiter:
     def notify(self) -> None:
         self.woken += 1
 
-
-@types.coroutine
-def pause() -> Generator[None]:
-    """Suspend until whoever runs the coroutine goes on."""
-    yield
+    async def pause(self, deadline: float | None = None) -> None:
+        await pause()
 
 
 class Link(front.Link[Waiter]):
@@ -90,16 +93,6 @@ class Link(front.Link[Waiter]):
 
     def waiter(self) -> Waiter:
         return Waiter()
-
-    async def wait(self, waiter: Waiter, ready: Callable[[], T | None], *, counts: bool = True) -> T:
-        while (found := ready()) is None:
-            self.block(waiter.notify, counts=counts)
-            try:
-                await pause()
-            finally:
-                self.unblock(waiter.notify, counts=counts)
-        self.taken(waiter.notify)
-        return found
 
     def pump(self) -> None:
         self.drain()

@@ -243,7 +243,7 @@ DISABLINGS = (
     Disabling("P12", FRONT, "lambda: self.closing.turns_left)", "lambda: self.closing.turns_left, counts=False)"),
     Disabling("P13", CLOSING, "within=grace.cancel, best_effort=True)", "within=100 * grace.cancel)"),
     Disabling("P18", FRONT, "if self._attempt is not None and not self._attempt.over:\n", "if False:\n"),
-    Disabling("P20", FRONT, "await link.pause(self._wake, deadline)", "await link.pause(self._wake)"),
+    Disabling("P20", FRONT, "await self._wake.pause(deadline)", "await self._wake.pause()"),
     Disabling("P22", FRONT, "            raise attempt.error\n", "            pass\n"),
     Disabling(
         "P23",
