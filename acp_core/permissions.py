@@ -30,27 +30,34 @@ class Policy:
     """Verdicts for permission requests.
 
     ``rules`` maps a tool's title, a tool's kind or ``"default"`` to ``"allow"``, ``"ask"`` or ``"deny"``; the most
-    specific key wins (title, then kind, then default), and without any key the verdict is ask. A value that is no
-    verdict counts as deny (client rule P2). ``always`` lets an allow choose allow_always where allow_once is not
-    offered.
+    specific key wins (title, then kind, then default), and without any key the verdict is ask. ``always`` lets an allow
+    choose allow_always where allow_once is not offered.
     ``ask_deadline`` is how long an asked request is held before it is denied, in seconds (client rule P4).
 
+    A value that is no verdict counts as deny (client rule P2), since rules may come from a file that nobody has
+    checked. ``unknown_verdicts`` has those values as they were given, by key: for an owner who refuses such a file.
+
     Raises:
-        TypeError: a key or ``rules`` itself has a wrong type.
+        TypeError: a key, ``always`` or ``rules`` itself has a wrong type.
         LocalProtocolError: ``ask_deadline`` is not positive.
     """
 
-    __slots__ = ("_merged", "always", "ask_deadline", "rules")
+    __slots__ = ("_merged", "always", "ask_deadline", "rules", "unknown_verdicts")
 
     def __init__(
         self, rules: Mapping[str, Verdict] | None = None, *, always: bool = False, ask_deadline: float = 300.0
     ) -> None:
         self.rules: dict[str, Verdict] = {}
+        self.unknown_verdicts: dict[str, object] = {}
         if rules is not None and not hasattr(rules, "items"):
             raise TypeError(f"rules must be a mapping of keys to verdicts, not {type(rules).__name__}")
         for key, verdict in (rules or {}).items():
             check_type("a policy's key", key, str, "a str")
             self.rules[key] = verdict if verdict in VERDICTS else DENY
+            if verdict not in VERDICTS:
+                self.unknown_verdicts[key] = verdict
+        # A word such as "no" would be true, and widen.
+        check_type("always", always, bool, "a bool")
         check_duration("ask_deadline", ask_deadline, "permission.deadline")
         self.always = always
         self.ask_deadline = ask_deadline
@@ -97,6 +104,7 @@ class Policy:
             ask_deadline=min(self.ask_deadline, other.ask_deadline),
         )
         policy._merged = (self, other)
+        policy.unknown_verdicts = {**self.unknown_verdicts, **other.unknown_verdicts}
         return policy
 
     def widened_by(self, other: Policy) -> str | None:

@@ -63,6 +63,18 @@ def test_the_most_specific_key_wins(rules: dict[str, str], title: str | None, ki
     assert Policy(rules).verdict(title, kind) == verdict  # type: ignore[arg-type]  # wrong on purpose
 
 
+def test_a_word_that_is_no_verdict_denies_and_is_told() -> None:
+    """Client rule P2: rules may come from a file, so a policy of them is made, denies, and says what it could not
+    read. A word misspelt in a program is a type error (tests/contract/typed_arguments.py)."""
+    policy = Policy({"default": "denny", "read": "allow", "edit": None})  # type: ignore[dict-item]  # wrong on purpose
+    assert policy.rules == {"default": "deny", "read": "allow", "edit": "deny"}
+    assert policy.unknown_verdicts == {"default": "denny", "edit": None}
+    assert Policy({"default": "deny"}).unknown_verdicts == {}
+    for merged in (policy.merged(Policy({"read": "ask"})), Policy({"read": "ask"}).merged(policy)):
+        assert merged.rules == {"default": "deny", "read": "ask", "edit": "deny"}
+        assert merged.unknown_verdicts == {"default": "denny", "edit": None}
+
+
 def options(*kinds: str) -> tuple[PermissionOption, ...]:
     return tuple(PermissionOption(f"{kind} {number}", kind, kind) for number, kind in enumerate(kinds))
 
@@ -105,6 +117,8 @@ def test_a_merge_takes_the_stricter_and_names_what_widens() -> None:
 def test_what_a_policy_is_made_of() -> None:
     with pytest.raises(TypeError):
         Policy({5: "allow"})  # type: ignore[dict-item]  # wrong on purpose
+    with pytest.raises(TypeError, match="always must be a bool, not str"):
+        Policy(always="no")  # type: ignore[arg-type]  # true, and wider, as a condition
     with pytest.raises(LocalProtocolError):
         Policy(ask_deadline=0)
 
