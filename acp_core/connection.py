@@ -111,6 +111,7 @@ class Connection:
         "_dropped_answers",
         "_due",
         "_ended",
+        "_ends",
         "_error_credit",
         "_error_credit_at",
         "_extensions",
@@ -213,6 +214,8 @@ class Connection:
         self._position = 0
         self._block = 0
         self._lines: Iterator[str | bytes | LongLine] | None = None
+        # Lines that are being worked off, and how long the end of each was, where not all were one LF.
+        self._ends: tuple[Iterator[str | bytes | LongLine], bytes] | None = None
         self._at = 0.0
         # The input joins a stream in its middle, and its first line has not come.
         self._joined = tail
@@ -330,8 +333,7 @@ class Connection:
                 self._unread = self._block = size
                 self._received_at = self._now = now
                 return
-            if not (rest or self._framer.busy):
-                line = line.removesuffix(b"\r")
+            if not (rest or self._framer.busy or line[-1:] == b"\r"):
                 self._lines = iter((line.decode() if line.isascii() else line,))
                 self._unread = self._block = size
                 self._received_at = self._at = self._now = now
@@ -552,6 +554,8 @@ class Connection:
                 del lines[0]
         self._block = size
         self._lines = iter(lines)
+        ends = self._framer.ends
+        self._ends = (self._lines, ends) if ends else None
 
     def _end_of_input(self, at: float) -> None:
         rest = self._framer.finish()
@@ -1363,13 +1367,19 @@ class Connection:
         for peer_request in [*self._peer_requests.values()]:
             self._abandon(peer_request, f"the connection is over: {reason}", at)
         self._ending(reason, at)
-        unread = self._unread - self._block + self._framer.pending_bytes
-        unread += sum((line.length if isinstance(line, LongLine) else len(line)) + 1 for line in self._lines or ())
+        unread = self._unread - self._block + self._framer.pending_length + self._left_bytes()
         self._inputs = ()
         self._data = b""
-        self._lines = None
+        self._lines = self._ends = None
         self._unread = self._block = 0
         self._emit(events.ConnectionOver(reason, error, unread, unwritten, self._dropped_answers, at))
+
+    def _left_bytes(self) -> int:
+        """Bytes of the lines of this block that nobody has pulled, with their ends."""
+        lines, found = self._lines, self._ends
+        left = [*(lines or ())]
+        ends = found[1][-len(left) :] if left and found is not None and found[0] is lines else b"\1" * len(left)
+        return sum(ends) + sum(line.length if isinstance(line, LongLine) else len(line) for line in left)
 
     def _ending(self, reason: str, at: float) -> None:
         """For a subclass: everything has settled; say what is left to say."""

@@ -33,7 +33,7 @@ class Framer:
     A line is given as str when it is ASCII, else as bytes, and as a LongLine when it is longer than ``limit`` bytes.
     """
 
-    __slots__ = ("_head_size", "_length", "_limit", "_pending", "_room", "_skipping", "_tail_size", "busy")
+    __slots__ = ("_head_size", "_length", "_limit", "_pending", "_room", "_skipping", "_tail_size", "busy", "ends")
 
     def __init__(self, limit: int, head_size: int, tail_size: int) -> None:
         self._limit = limit
@@ -48,11 +48,18 @@ class Framer:
         self._skipping: bytes | None = None
         # A line whose end has not come is kept.
         self.busy = False
+        # How many bytes long the end of each of the latest lines was; empty when each was one LF, which is mostly so.
+        self.ends = b""
 
     @property
     def pending_bytes(self) -> int:
         """Bytes kept of a line whose end has not come."""
         return len(self._pending) + (len(self._skipping) if self._skipping is not None else 0)
+
+    @property
+    def pending_length(self) -> int:
+        """Bytes that came of such a line, kept or not."""
+        return len(self._pending) if self._skipping is None else self._length
 
     def feed(self, data: bytes, start: int) -> tuple[list[Line], int]:
         """Take ``data`` from ``start`` on: the lines that are whole, and where to go on. At most one block a call."""
@@ -62,7 +69,7 @@ class Framer:
                 self.extend(data[start:] if start else data)
                 return [], len(data)
             self.extend(data[start:cut])
-            return [self._finish()], cut + 1
+            return [self._finish(1)], cut + 1
         size = len(data)
         end = start + BLOCK
         if size > end:
@@ -83,13 +90,14 @@ class Framer:
             end -= 1
         if line[end - 1 : end] == b"\r":
             end -= 1
+        self.ends = bytes((len(line) - end,))
         if end > self._limit:
             return self._line(line[:end])
         return line[:end].decode("ascii") if line.isascii() else line[:end]
 
     def finish(self) -> Line | None:
         """What is left when the input ends, or None."""
-        return self._finish() if self.busy else None
+        return self._finish(0) if self.busy else None
 
     def _split(self, block: bytes) -> list[Line]:
         if block.isascii():
@@ -97,10 +105,11 @@ class Framer:
             lines: list[Line] = [*text.split("\n")]
         else:
             lines = [line.decode("ascii") if line.isascii() else line for line in block.split(b"\n")]
+        self.ends = b""
         if b"\r" in block:
-            lines = [
-                line[:-1] if line[-1:] in ("\r", b"\r") else line for line in lines if not isinstance(line, LongLine)
-            ]
+            texts = [line for line in lines if not isinstance(line, LongLine)]
+            self.ends = bytes([2 if line[-1:] in ("\r", b"\r") else 1 for line in texts])
+            lines = [line[:-1] if end == 2 else line for line, end in zip(texts, self.ends, strict=True)]
         if len(block) > self._limit:
             return [
                 line
@@ -135,19 +144,20 @@ class Framer:
         # One byte more than is reported: it may be the CR of the line end.
         del self._pending[: -self._tail_size - 1]
 
-    def _finish(self) -> Line:
+    def _finish(self, end: int) -> Line:
+        """The kept line, whose end was ``end`` bytes long without a CR."""
         pending, self._pending = self._pending, bytearray()
         self._room = self._limit + 1
         self.busy = False
+        returned = pending.endswith(b"\r")
+        if returned:
+            del pending[-1]
+        self.ends = bytes((end + returned,))
         if self._skipping is None:
-            if pending.endswith(b"\r"):
-                del pending[-1]
             if len(pending) <= self._limit and pending.isascii():
                 return pending.decode("ascii")
             return self._line(bytes(pending))
         length, head = self._length, self._skipping
         self._length, self._skipping = 0, None
-        if pending.endswith(b"\r"):
-            del pending[-1]
-            length -= 1
+        length -= returned
         return LongLine(length, head[:length], bytes(pending[-self._tail_size :]))

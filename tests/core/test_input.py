@@ -6,6 +6,8 @@ import random
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from acp_core import (
     AgentMessageChunk,
@@ -177,6 +179,58 @@ def test_unread_input_is_counted_at_the_end(sizes: list[int]) -> None:
     events = [event for event in found if event is not None] + driver.drain()
     assert one(events, ConnectionOver).unread_bytes == len(data) - sum(map(len, lines[:7]))
     assert driver.conn.unread_bytes == 0
+
+
+TEXTS = st.sampled_from(
+    [b"text", b"", b"x", "日本".encode(), b"\xff", b"a\rb", b"y\r", b"z" * 19, b"z" * 20, b"z" * 90]
+)
+LINES = st.tuples(TEXTS, st.sampled_from([b"\n", b"\r\n"])).map(b"".join)
+
+
+@given(
+    lines=st.lists(LINES, max_size=12),
+    rest=TEXTS,
+    cuts=st.lists(st.tuples(st.integers(1, 60), st.booleans()), max_size=12),
+    pulled=st.integers(0, 4),
+    tail=st.booleans(),
+    ended=st.booleans(),
+)
+def test_every_byte_is_read_or_counted_as_unread(
+    lines: list[bytes], rest: bytes, cuts: list[tuple[int, bool]], pulled: int, tail: bool, ended: bool
+) -> None:
+    """However the lines end, however they are cut, whether they pass the bound, and wherever the owner stops."""
+    lines = [b"first\r\n", *lines]
+    data = b"".join(lines) + rest
+    conn = Connection("client", nonce="n", limits=Limits(max_line_bytes=20), tail=tail)
+    given_bytes = read = 0
+    for size, drains in [*cuts, (len(data), False)]:
+        part = data[given_bytes : given_bytes + size]
+        if not part:
+            continue
+        conn.receive_data(part, 0.0)
+        given_bytes += len(part)
+        if drains:
+            assert sum(1 for _ in conn.events()) <= len(lines)
+            assert conn.unread_bytes == 0
+            read = data.rfind(b"\n", 0, given_bytes) + 1
+    if ended:
+        conn.receive_eof(0.0)
+    left = lines[data.count(b"\n", 0, read) :]
+    for _ in range(pulled):
+        if ended and not any(line.strip() for line in left):
+            break
+        if conn.next_event() is None:
+            read += sum(map(len, left))
+            break
+        # A blank line says nothing, and is passed over on the way to the next.
+        while True:
+            line = left.pop(0)
+            read += len(line)
+            if line.strip():
+                break
+    conn.abort()
+    (over,) = [event for event in conn.events() if isinstance(event, ConnectionOver)]
+    assert over.unread_bytes == len(data) - read
 
 
 def cut(data: bytes, sizes: list[int]) -> Iterator[bytes]:
