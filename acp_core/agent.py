@@ -40,6 +40,7 @@ from .methods import (
 )
 from .projection import TextLedger
 from .requests import OwnRequest, PeerRequest, Settlement
+from .shapes import UPDATES, check_shape
 from .state import (
     CLOSED,
     CLOSING,
@@ -91,10 +92,6 @@ _WHOLE_STATE = frozenset(
         "session_info_update",
         "usage_update",
     }
-)
-# Requests whose results have a rule of their own, or end something.
-_ANSWER_RULES = frozenset(
-    {*_SETUP, "session_prompt", "session_list", "session_set_config_option", "session_close", "session_delete"}
 )
 _CHUNKS = frozenset(TEXT_KINDS.values())
 _TOOL_CALLS = frozenset({"tool_call", "tool_call_update"})
@@ -248,6 +245,7 @@ class AgentConnection(Connection):
         for method in auth_methods:
             check_type("an auth method", method, dict, "a dict")
         result["authMethods"] = list(auth_methods)
+        check_shape(methods["initialize"].result, result, "the arguments of the agent")
         text = encode(result, "the result of initialize", self.limits.max_depth)
         # A copy of its own: what was advertised does not change when the caller's dict does.
         decoded = decode('{"jsonrpc":"2.0","result":' + text + "}", self.limits.max_depth)
@@ -319,7 +317,7 @@ class AgentConnection(Connection):
         request = self._open_peer_request(request_id, "answer")
         if result is not None:
             check_type("result", result, dict, "a dict")
-        if request.method.key in _ANSWER_RULES:
+        if request.method.result is not None:
             self._respond_value(request, dict(result) if result is not None else {})
         else:
             body = codec.encode(result if result is not None else {}, "the result", self._max_depth)
@@ -635,6 +633,7 @@ class AgentConnection(Connection):
                 local("session.list", f'an answer has "sessions", each with its sessionId and cwd: {clip(result)}')
         if key == "session_set_config_option":
             self._check_options("the answer", result.get("configOptions"), get_str(request.params, "configId"))
+        self._check_result(request, result)
         body = codec.encode(result, "the result", self.limits.max_depth)
         super()._respond(request, body)
         session = request.session
@@ -661,6 +660,7 @@ class AgentConnection(Connection):
             result = {name: value for name, value in result.items() if name != "sessionId"}
         if result.get("configOptions") is not None:
             self._check_options("the answer", result["configOptions"])
+        self._check_result(request, result)
         super()._respond(request, codec.encode(result, "the result", self.limits.max_depth))
         if isinstance(session_id, str):
             session.session_id = session_id
@@ -694,6 +694,7 @@ class AgentConnection(Connection):
         stop_reason = get_str(result, "stopReason")
         if stop_reason not in events.STOP_REASONS:
             local("turn.stop_reason", f"stop reason {clip(stop_reason)}; it is one of {sorted(events.STOP_REASONS)}")
+        self._check_result(request, result)
         if turn.cancelled:
             result = {**result, "stopReason": "cancelled"}
         super()._respond(request, codec.encode(result, "the result", self.limits.max_depth))
@@ -1130,6 +1131,7 @@ class AgentConnection(Connection):
             local("update.content", f"content is {clip(content)}; a chunk has one content block, an object")
         elif kind not in _KINDS and not kind.startswith("_"):
             local("update.kind", f"{clip(kind)} is no kind of update; those of extensions begin with an underscore")
+        check_shape(UPDATES, update, "the update")
 
     def _check_options(self, what: str, options: object, config_id: str | None = None) -> None:
         """Configuration options go out as the complete list, each with its value (spec rules 43 and 104)."""

@@ -29,6 +29,7 @@ from .reattach import ReattachingClient
 from .requests import OwnRequest, PeerRequest, Settlement, appended
 from .sessions import Session, Turn, Watch
 from .settings import config_params
+from .shapes import check_shape
 from .state import (
     CANCELLING,
     CLOSED,
@@ -399,10 +400,20 @@ class ClientConnection(ReattachingClient):
         option_id = option.option_id if isinstance(option, events.PermissionOption) else option
         if option_id is not None:
             check_type("option", option_id, str, "a PermissionOption, an option id or None")
-            if not events.offers_option(request.params, option_id):
-                offered = [offer.option_id for offer in events.permission_options(request.params)]
-                local("permission.option", f"option {clip(option_id)} was not offered; the options are {clip(offered)}")
+            self._check_offered(request, option_id)
         self._respond(request, permission_result(option_id))
+
+    def _check_offered(self, request: PeerRequest, option_id: str) -> None:
+        if not events.offers_option(request.params, option_id):
+            offered = [offer.option_id for offer in events.permission_options(request.params)]
+            local("permission.option", f"option {clip(option_id)} was not offered; the options are {clip(offered)}")
+
+    def _check_result(self, request: PeerRequest, result: Mapping[str, object]) -> None:
+        super()._check_result(request, result)
+        if request.method.key == "session_request_permission":
+            outcome = get_object(dict(result), "outcome")
+            if outcome.get("outcome") == "selected":
+                self._check_offered(request, get_str(outcome, "optionId") or "")
 
     # ── Prompts and turns ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -427,9 +438,7 @@ class ClientConnection(ReattachingClient):
         blocks = [self._checked_object(block, "a content block") for block in content]
         if not blocks:
             local("prompt.empty", "the prompt has no content; give a text or at least one content block")
-        for block in blocks:
-            if not isinstance(block.get("type"), str):
-                local("prompt.content", f"a content block has no type: {clip(block)}")
+        check_shape(self.methods["session_prompt"].params, {"prompt": blocks}, "the prompt")
         return blocks
 
     def _check_content(self, blocks: list[JsonObject]) -> None:

@@ -30,6 +30,7 @@ from .framing import Framer, LongLine
 from .limits import DEFAULT_LIMITS, Limits
 from .methods import AGENT, BOTH, CLIENT, NOTIFICATION_KIND, REQUEST_KIND, V1, Method, MethodTable, wrong_place
 from .requests import OwnRequest, PeerRequest, Settlement, remembered
+from .shapes import check_shape
 from .state import (
     BROKEN,
     CONNECTION,
@@ -333,7 +334,8 @@ class Connection:
                 self._unread = self._block = size
                 self._received_at = self._now = now
                 return
-            if not (rest or self._framer.busy or line[-1:] == b"\r"):
+            # 13 is a CR: a line with a longer end goes the long way, where ends are counted.
+            if not (rest or self._framer.busy or data[size - 2] == 13):
                 self._lines = iter((line.decode() if line.isascii() else line,))
                 self._unread = self._block = size
                 self._received_at = self._at = self._now = now
@@ -950,7 +952,8 @@ class Connection:
         Raises:
             TypeError: an argument has a wrong type.
             LocalProtocolError: the method has an intent of its own, is no extension and not in the table, needs a
-                capability that the peer did not advertise, a limit is reached, or nothing can be written any more.
+                capability that the peer did not advertise, the params are not what the method's look like
+                (``message.shape``), a limit is reached, or nothing can be written any more.
         """
         row = self._outgoing_row(method, REQUEST_KIND)
         handle, body = self._outgoing_params(row, params, session)
@@ -984,12 +987,15 @@ class Connection:
 
         Raises:
             TypeError: an argument has a wrong type.
-            LocalProtocolError: no such request is open, the result is no JSON, or nothing can be written any more.
+            LocalProtocolError: no such request is open, the result is no JSON or not what the method's results look
+                like (``message.shape``), or nothing can be written any more.
         """
         request = self._open_peer_request(request_id, "answer")
         if result is not None:
             check_type("result", result, dict, "a dict")
-        self._respond(request, codec.encode(result if result is not None else {}, "the result", self.limits.max_depth))
+        value: Mapping[str, object] = result if result is not None else {}
+        self._check_result(request, value)
+        self._respond(request, codec.encode(value, "the result", self.limits.max_depth))
 
     def respond_error(self, request_id: str, code: int, message: str, data: object = None) -> None:
         """Answer a request of the peer with an error: ``code`` is a 32-bit integer, ``message`` one short sentence.
@@ -1162,6 +1168,10 @@ class Connection:
                 f"{row.wire} needs the capability {row.gate}, which the {row.advertiser} did not advertise",
             )
 
+    def _check_result(self, request: PeerRequest, result: Mapping[str, object]) -> None:
+        row = request.method
+        check_shape(row.result, result, f"the result of {row.wire}")
+
     def _outgoing_params(
         self, row: Method, params: Mapping[str, object] | None, session: AnySession | str | None
     ) -> tuple[AnySession | None, str]:
@@ -1175,6 +1185,9 @@ class Connection:
         if session is not None:
             handle, session_id = self._named_session(session)
             value["sessionId"] = session_id
+        if row.session and not isinstance(value.get("sessionId"), str):
+            local("session.missing", f"{row.wire} is about a session: give session=")
+        check_shape(row.params, value, f"the params of {row.wire}")
         return handle, codec.encode(value, f"the params of {row.wire}", self.limits.max_depth)
 
     def _named_session(self, session: AnySession | str) -> tuple[AnySession | None, str]:

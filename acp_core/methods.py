@@ -7,10 +7,38 @@ works unchanged.
 from __future__ import annotations
 
 from .errors import clip, is_absolute
+from .events import STOP_REASONS
+from .shapes import (
+    AGENT_CAPABILITIES,
+    AUTH_METHOD,
+    BOOL,
+    CLIENT_CAPABILITIES,
+    CONFIG_OPTION,
+    CONTENT,
+    ELICITATION,
+    ELICITATION_RESULT,
+    EXIT_STATUS,
+    INFO,
+    LINE,
+    NOTHING,
+    OPENED,
+    PAIR,
+    PATH,
+    PERMISSION_RESULT,
+    SESSION_INFO,
+    SETUP,
+    STR,
+    TERMINAL,
+    U16,
+    U32,
+    U64,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from .shapes import Shape
 
 REQUEST_KIND = "request"
 NOTIFICATION_KIND = "notification"
@@ -53,7 +81,9 @@ class Method:
     it. presence: the member that the result of opening a session must have. session: its params name a session.
     event: the class of the event it becomes, or "" when the core uses it up. intent: the call that sends it, when
     ``request`` and ``notify`` must not. cancel: the key of the notification that cancels it. paths, lines: the members
-    of its params that are absolute paths, and line numbers from 1. stable: part of the stable protocol.
+    of its params that are absolute paths, and line numbers from 1. params, result: what it looks like where this side
+    sends it (``acp_core.shapes``), beside the id of its session; None is not looked at. stable: part of the stable
+    protocol.
     """
 
     __slots__ = (
@@ -66,8 +96,10 @@ class Method:
         "key",
         "kind",
         "lines",
+        "params",
         "paths",
         "presence",
+        "result",
         "session",
         "stable",
         "wire",
@@ -89,6 +121,8 @@ class Method:
         cancel: str = "cancel_request",
         paths: tuple[str, ...] = (),
         lines: tuple[str, ...] = (),
+        params: Shape | None = None,
+        result: Shape | None = None,
         stable: bool = True,
     ) -> None:
         self.key = key
@@ -104,26 +138,23 @@ class Method:
         self.cancel = cancel
         self.paths = paths
         self.lines = lines
+        self.params = params
+        self.result = result
         self.stable = stable
 
     def renamed(self, wire: str) -> Method:
         """The same row under another name on the wire."""
-        return Method(
-            self.key,
-            wire,
-            self.handler,
-            self.kind,
-            gate=self.gate,
-            advertiser=self.advertiser,
-            presence=self.presence,
-            session=self.session,
-            event=self.event,
-            intent=self.intent,
-            cancel=self.cancel,
-            paths=self.paths,
-            lines=self.lines,
-            stable=self.stable,
-        )
+        return self._with(wire=wire)
+
+    def shaped(self, params: Shape) -> Method:
+        """The same row whose params look otherwise."""
+        return self._with(params=params)
+
+    def _with(self, **changes: object) -> Method:
+        other = Method.__new__(Method)
+        for name in Method.__slots__:
+            setattr(other, name, changes.get(name, getattr(self, name)))
+        return other
 
     def is_a(self, kind: str) -> bool:
         """Whether it may come as a request, or as a notification."""
@@ -232,10 +263,45 @@ V1 = MethodTable(
     1,
     (
         # handled by the agent
-        Method("initialize", "initialize", AGENT, intent="initialize"),
-        Method("authenticate", "authenticate", AGENT, event="AuthenticateRequested"),
-        Method("logout", "logout", AGENT, gate=Gate("object", "auth", "logout"), event="LogoutRequested"),
-        Method("session_new", "session/new", AGENT, event="NewSessionRequested", intent="open_session"),
+        Method(
+            "initialize",
+            "initialize",
+            AGENT,
+            intent="initialize",
+            params={"protocolVersion": U16, "clientInfo~": INFO, "clientCapabilities?": CLIENT_CAPABILITIES},
+            result={
+                "protocolVersion": U16,
+                "agentInfo~": INFO,
+                "agentCapabilities?": AGENT_CAPABILITIES,
+                "authMethods?": [AUTH_METHOD],
+            },
+        ),
+        Method(
+            "authenticate",
+            "authenticate",
+            AGENT,
+            event="AuthenticateRequested",
+            params={"methodId": STR},
+            result=NOTHING,
+        ),
+        Method(
+            "logout",
+            "logout",
+            AGENT,
+            gate=Gate("object", "auth", "logout"),
+            event="LogoutRequested",
+            params=NOTHING,
+            result=NOTHING,
+        ),
+        Method(
+            "session_new",
+            "session/new",
+            AGENT,
+            event="NewSessionRequested",
+            intent="open_session",
+            params=SETUP,
+            result={**OPENED, "sessionId": STR},
+        ),
         Method(
             "session_load",
             "session/load",
@@ -244,6 +310,8 @@ V1 = MethodTable(
             session=True,
             event="LoadSessionRequested",
             intent="open_session",
+            params=SETUP,
+            result=OPENED,
         ),
         Method(
             "session_resume",
@@ -253,6 +321,8 @@ V1 = MethodTable(
             session=True,
             event="ResumeSessionRequested",
             intent="open_session",
+            params=SETUP,
+            result=OPENED,
         ),
         Method(
             "session_list",
@@ -261,6 +331,8 @@ V1 = MethodTable(
             gate=Gate("object", "sessionCapabilities", "list"),
             event="ListSessionsRequested",
             paths=("cwd",),
+            params={"cwd~": PATH, "cursor~": STR},
+            result={"sessions": [SESSION_INFO], "nextCursor~": STR},
         ),
         Method(
             "session_close",
@@ -270,6 +342,7 @@ V1 = MethodTable(
             session=True,
             event="CloseSessionRequested",
             intent="close_session",
+            result=NOTHING,
         ),
         Method(
             "session_delete",
@@ -277,6 +350,8 @@ V1 = MethodTable(
             AGENT,
             gate=Gate("object", "sessionCapabilities", "delete"),
             event="DeleteSessionRequested",
+            params={"sessionId": STR},
+            result=NOTHING,
         ),
         Method(
             "session_set_mode",
@@ -286,6 +361,7 @@ V1 = MethodTable(
             session=True,
             event="SetModeRequested",
             intent="set_mode",
+            result=NOTHING,
         ),
         Method(
             "session_set_config_option",
@@ -295,6 +371,7 @@ V1 = MethodTable(
             session=True,
             event="SetConfigOptionRequested",
             intent="set_config_option",
+            result={"configOptions": [CONFIG_OPTION]},
         ),
         Method(
             "session_prompt",
@@ -304,6 +381,8 @@ V1 = MethodTable(
             event="PromptRequested",
             intent="prompt",
             cancel="session_cancel",
+            params={"prompt": [CONTENT]},
+            result={"stopReason": STOP_REASONS},
         ),
         Method("session_cancel", "session/cancel", AGENT, NOTIFICATION_KIND, session=True, intent="cancel_turn"),
         # handled by the client
@@ -315,6 +394,7 @@ V1 = MethodTable(
             session=True,
             event="PermissionRequested",
             intent="ask_permission",
+            result=PERMISSION_RESULT,
         ),
         Method(
             "fs_read_text_file",
@@ -325,6 +405,8 @@ V1 = MethodTable(
             event="ReadTextFileRequested",
             paths=("path",),
             lines=("line",),
+            params={"path": PATH, "line~": LINE, "limit~": U32},
+            result={"content": STR},
         ),
         Method(
             "fs_write_text_file",
@@ -334,6 +416,8 @@ V1 = MethodTable(
             session=True,
             event="WriteTextFileRequested",
             paths=("path",),
+            params={"path": PATH, "content": STR},
+            result=NOTHING,
         ),
         Method(
             "terminal_create",
@@ -343,6 +427,8 @@ V1 = MethodTable(
             session=True,
             event="CreateTerminalRequested",
             paths=("cwd",),
+            params={"command": STR, "args?": [STR], "env?": [PAIR], "cwd~": PATH, "outputByteLimit~": U64},
+            result=TERMINAL,
         ),
         Method(
             "terminal_output",
@@ -351,6 +437,8 @@ V1 = MethodTable(
             gate=Gate("bool", "terminal"),
             session=True,
             event="TerminalOutputRequested",
+            params=TERMINAL,
+            result={"output": STR, "truncated": BOOL, "exitStatus~": EXIT_STATUS},
         ),
         Method(
             "terminal_wait_for_exit",
@@ -359,6 +447,8 @@ V1 = MethodTable(
             gate=Gate("bool", "terminal"),
             session=True,
             event="WaitForTerminalExitRequested",
+            params=TERMINAL,
+            result=EXIT_STATUS,
         ),
         Method(
             "terminal_kill",
@@ -367,6 +457,8 @@ V1 = MethodTable(
             gate=Gate("bool", "terminal"),
             session=True,
             event="KillTerminalRequested",
+            params=TERMINAL,
+            result=NOTHING,
         ),
         Method(
             "terminal_release",
@@ -375,6 +467,8 @@ V1 = MethodTable(
             gate=Gate("bool", "terminal"),
             session=True,
             event="ReleaseTerminalRequested",
+            params=TERMINAL,
+            result=NOTHING,
         ),
         Method(
             "elicitation_create",
@@ -382,6 +476,8 @@ V1 = MethodTable(
             CLIENT,
             gate=Gate("object", "elicitation"),
             event="ElicitationRequested",
+            params=ELICITATION,
+            result=ELICITATION_RESULT,
         ),
         Method(
             "elicitation_complete",
@@ -389,6 +485,7 @@ V1 = MethodTable(
             CLIENT,
             NOTIFICATION_KIND,
             gate=Gate("object", "elicitation", "url"),
+            params={"elicitationId": STR},
         ),
         # handled by both
         Method("cancel_request", "$/cancel_request", BOTH, NOTIFICATION_KIND, intent="cancel_request"),

@@ -7,6 +7,11 @@ they are methods that nobody knows.
 from __future__ import annotations
 
 from .methods import AGENT, BOTH, CLIENT, NOTIFICATION_KIND, REQUEST_KIND, V1, Gate, Method, MethodTable
+from .shapes import MCP_BY_TYPE, MCP_STDIO, SETUP, STR, Tagged
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .shapes import Shape
 
 _NES = Gate("object", "nes")
 _MCP = Gate("bool", "mcpCapabilities", "acp")
@@ -29,10 +34,15 @@ def _document(name: str) -> Method:
     return _notification(f"document_did_{name.lower()}", f"document/did{name}", gate)
 
 
+# A server that this connection carries itself.
+_SERVERS = Tagged("type", {**MCP_BY_TYPE, "acp": {"name": STR, "serverId": STR}}, bare=MCP_STDIO)
+_SETUP: Shape = {**SETUP, "mcpServers": [_SERVERS]}
+
+
 V1_UNSTABLE = MethodTable(
     1,
     (
-        *V1,
+        *(row.shaped(_SETUP) if row.params is SETUP else row for row in V1),
         _request("session_fork", "session/fork", Gate("object", "sessionCapabilities", "fork")),
         _request("providers_list", "providers/list", Gate("object", "providers")),
         _request("providers_set", "providers/set", Gate("object", "providers")),

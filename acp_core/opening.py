@@ -25,6 +25,7 @@ from .replay import Replay
 from .requests import OwnRequest, Settlement, appended
 from .sessions import Plan, Session
 from .settings import setting, unconfirmed
+from .shapes import check_shape
 from .state import CLOSED, CONNECTION, FENCED, NEW, OPEN, OVERDUE, allows, move
 
 TYPE_CHECKING = False
@@ -74,6 +75,7 @@ class OpeningClient(Connection):
             if value is not None:
                 check_type(name, value, dict, "a dict")
                 params[name] = value
+        check_shape(self.methods["initialize"].params, params, "the arguments of the client")
         self._initialize_params = encode(params, "the params of initialize", self.limits.max_depth)
         decoded = decode('{"jsonrpc":"2.0","params":' + self._initialize_params + "}", self.limits.max_depth)
         # A copy of its own: what was advertised does not change when the caller's dict does.
@@ -211,6 +213,7 @@ class OpeningClient(Connection):
             setup["additionalDirectories"] = list(additional_directories)
         if meta is not None:
             setup["_meta"] = self._checked_object(meta, "meta")
+        check_shape(self.methods["session_new"].params, setup, "what the session is opened with")
         # Once and now: what cannot be written is the caller's fault, and no event's.
         setup_params = codec.encode(setup, "what the session is opened with", self.limits.max_depth)[:-1]
         self._check_writable()

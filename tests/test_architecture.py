@@ -28,7 +28,7 @@ LAYERS = (
     ("errors", "limits"),
     ("events",),
     ("state", "timers", "framing", "permissions", "replay", "transcript", "usage", "projection"),
-    ("elicitation", "options"),
+    ("elicitation", "options", "shapes"),
     ("codec", "methods", "methods_unstable"),
     ("requests", "sessions", "settings", "attach"),
     ("connection",),

@@ -36,6 +36,7 @@ FULL_CLIENT: Message = {
     "terminal": True,
     "elicitation": {"form": {}, "url": {}},
 }
+STDIO: Message = {"name": "m", "command": "/bin/m", "args": [], "env": []}
 OPTIONS: list[Message] = [
     {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
     {"optionId": "always", "name": "Always", "kind": "allow_always"},

@@ -159,10 +159,11 @@ def test_a_new_session() -> None:
     (event,) = driver.feed(request(1, "session/new", params))
     assert isinstance(event, NewSessionRequested)
     assert (event.cwd, event.mcp_servers, event.session_id) == (CWD, [{"name": "m"}], None)
-    session = driver.conn.accept(event.request_id, "s1", {"modes": {"currentModeId": "a"}, "_meta": {"x": 1}})
+    modes: Message = {"currentModeId": "a", "availableModes": []}
+    session = driver.conn.accept(event.request_id, "s1", {"modes": modes, "_meta": {"x": 1}})
     assert (session.session_id, session.cwd, session.state) == ("s1", CWD, "idle")
     assert driver.conn.sessions == (session,)
-    assert answered(driver) == [(1, {"modes": {"currentModeId": "a"}, "_meta": {"x": 1}, "sessionId": "s1"})]
+    assert answered(driver) == [(1, {"modes": modes, "_meta": {"x": 1}, "sessionId": "s1"})]
     assert repr(session) == "ServedSession('s1', idle)"
 
 

@@ -546,7 +546,7 @@ def test_what_is_sent_is_known() -> None:
         assert found.value.rule == "permission.options"
     assert driver.sent() == []
     for kind in ("agent_message_chunk", "plan", "notice", "_vendor/kind"):
-        driver.conn.update("s1", {"sessionUpdate": kind, "content": text})
+        driver.conn.update("s1", {"sessionUpdate": kind, "content": text, "entries": []})
     assert len(driver.sent()) == 4
 
 
@@ -667,7 +667,7 @@ def test_M8_a_revision_fails_the_prompt_and_sticks(now: str) -> None:
     assert driver.conn.update_text("s1", "thought", "other", delta="x") == "revised"
     for more in ("plan", "tool_call", "agent_message_chunk"):
         with pytest.raises(LocalProtocolError) as found:
-            driver.conn.update("s1", {"sessionUpdate": more, "content": {"type": "text", "text": "x"}})
+            driver.conn.update("s1", {"sessionUpdate": more, "content": {"type": "text", "text": "x"}, "entries": []})
         assert found.value.rule == "turn.revised"
     with pytest.raises(LocalProtocolError):
         driver.conn.end_turn(request_id)

@@ -54,6 +54,7 @@ from acp_core import (
 from tests.core.helpers import (
     CWD,
     FULL_AGENT,
+    STDIO,
     ClientDriver,
     Message,
     as_line,
@@ -244,7 +245,7 @@ def test_what_cannot_be_written_is_refused_when_it_is_given(waits: bool) -> None
         driver.initialize()
     deep: Message = {"a": {"b": {"c": {"d": {}}}}}
     wrong: list[Message] = [
-        {"mcp_servers": [{"name": "m", **deep}]},
+        {"mcp_servers": [{**STDIO, **deep}]},
         {"meta": {"deeper": {"still": deep}}},
         {"meta": {"x": float("nan")}},
         {"meta": {"long": "x" * 2000}},
@@ -260,7 +261,7 @@ def test_what_cannot_be_written_is_refused_when_it_is_given(waits: bool) -> None
             driver.conn.open_session(CWD, **how)  # type: ignore[arg-type]  # wrong on purpose
         assert (driver.conn.output_bytes, driver.conn.open_requests, driver.drain()) == (0, 0, [])
     # As deep as it may be is fine, now and when the handshake is done.
-    driver.conn.open_session(CWD, mcp_servers=[{"name": "m", "a": {"b": {"c": {}}}}])
+    driver.conn.open_session(CWD, mcp_servers=[{**STDIO, "a": {"b": {"c": {}}}}])
     if waits:
         (message,) = driver.sent()
         driver.feed(result(message["id"], {"protocolVersion": 1}))
@@ -561,7 +562,7 @@ def test_logging_in_by_hand() -> None:
 )
 def test_resume_is_preferred_then_load_then_a_failure(capabilities: Message, method: str | None) -> None:
     driver = client().initialize(capabilities)
-    session = driver.conn.open_session(CWD, resume="s1", mcp_servers=[{"name": "m"}], meta={"a": 1})
+    session = driver.conn.open_session(CWD, resume="s1", mcp_servers=[STDIO], meta={"a": 1})
     sent = driver.sent()
     if method is None:
         assert sent == []
@@ -570,7 +571,7 @@ def test_resume_is_preferred_then_load_then_a_failure(capabilities: Message, met
     (message,) = sent
     assert message["method"] == method
     # What a first open sent is sent again.
-    assert message["params"] == {"cwd": CWD, "mcpServers": [{"name": "m"}], "_meta": {"a": 1}, "sessionId": "s1"}
+    assert message["params"] == {"cwd": CWD, "mcpServers": [STDIO], "_meta": {"a": 1}, "sessionId": "s1"}
     assert session.session_id == "s1"
     assert driver.conn.session("s1") is session
 
@@ -1075,7 +1076,7 @@ def test_a_waiting_prompt_is_encoded_when_it_is_given() -> None:
 @requirement(37)
 @pytest.mark.parametrize("kind", ["image", "audio", "resource"])
 def test_content_that_the_agent_does_not_take(kind: str) -> None:
-    block: Message = {"type": kind, "data": "", "mimeType": "x", "resource": {}}
+    block: Message = {"type": kind, "data": "", "mimeType": "x", "resource": {"uri": "file:///a", "text": ""}}
     driver = client().initialize({})
     session = driver.open()
     with pytest.raises(LocalProtocolError) as caught:

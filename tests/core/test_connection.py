@@ -628,7 +628,7 @@ def test_every_request_has_a_public_id_of_its_own() -> None:
 def test_an_answer_has_the_peers_id_in_its_own_type(id: object) -> None:
     driver, _, _ = prompting_client()
     event = one(driver.feed(read_file(id)), ReadTextFileRequested)
-    driver.conn.respond(event.request_id)
+    driver.conn.respond(event.request_id, {"content": ""})
     (answer,) = driver.sent()
     assert (answer["id"], type(answer["id"])) == (id, type(id))
 
@@ -638,7 +638,7 @@ def test_ids_of_different_types_are_different_requests() -> None:
     events = driver.feed(read_file(1), read_file("1"))
     assert names(events) == ["ReadTextFileRequested"] * 2
     for event in only(events, ReadTextFileRequested):
-        driver.conn.respond(event.request_id)
+        driver.conn.respond(event.request_id, {"content": ""})
     assert [message["id"] for message in driver.sent()] == [1, "1"]
 
 
@@ -648,8 +648,8 @@ def test_an_open_request_that_comes_again_is_a_repetition() -> None:
     assert isinstance(first, ReadTextFileRequested)
     assert isinstance(again, RequestRepeated)
     assert (again.request_id, again.rpc_id, again.method) == (first.request_id, 5, "fs/read_text_file")
-    driver.conn.respond(first.request_id)
-    assert driver.sent() == [result(5, {})]
+    driver.conn.respond(first.request_id, {"content": ""})
+    assert driver.sent() == [result(5, {"content": ""})]
     # Once it was answered, the same id is a new request.
     assert names(driver.feed(read_file(5))) == ["ReadTextFileRequested"]
 
@@ -753,7 +753,7 @@ def test_a_client_serves_what_it_advertised(method: str, capability: Message) ->
     for capabilities, expected in (
         (capability, "raised"),
         (None, "refused"),
-        ({"fs": {"readTextFile": 1, "writeTextFile": "yes"}, "terminal": {}}, "refused"),
+        ({"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False}, "refused"),
     ):
         driver, _ = idle_client(capabilities=capabilities)
         (event,) = driver.feed(request(0, method, params))
@@ -797,7 +797,7 @@ AGENT_METHODS: list[tuple[str, Message]] = [
 
 @pytest.mark.parametrize(("method", "capability"), AGENT_METHODS)
 def test_an_agent_serves_what_it_advertised(method: str, capability: Message) -> None:
-    for capabilities, expected in ((capability, "raised"), (None, "refused"), ({"loadSession": 1}, "refused")):
+    for capabilities, expected in ((capability, "raised"), (None, "refused"), ({"loadSession": False}, "refused")):
         driver = agent(capabilities).initialize()
         if method in ("session/close",):
             driver.open()
@@ -814,7 +814,7 @@ def test_a_client_asks_only_for_what_the_agent_advertised(method: str) -> None:
         driver.conn.request(method)
     assert caught.value.rule == "capability.missing"
     driver = client().initialize()
-    driver.conn.request(method)
+    driver.conn.request(method, {"sessionId": "s1"} if method == "session/delete" else None)
     assert [message["method"] for message in driver.sent()] == [method]
 
 
@@ -828,9 +828,10 @@ def test_an_agent_asks_only_for_what_the_client_advertised(method: str, capabili
     assert caught.value.rule == "capability.missing"
     driver = agent().initialize(capability)
     driver.open()
-    driver.conn.request(method, {"path": "/a"}, session="s1")
+    params: Message = {"path": "/a", "content": "", "command": "c", "terminalId": "t"}
+    driver.conn.request(method, params, session="s1")
     (message,) = driver.sent()
-    assert (message["method"], message["params"]) == (method, {"path": "/a", "sessionId": "s1"})
+    assert (message["method"], message["params"]) == (method, {**params, "sessionId": "s1"})
 
 
 @pytest.mark.parametrize("name", ["initialize", "session/new", "session/prompt", "$/cancel_request"])

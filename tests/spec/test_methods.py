@@ -96,6 +96,8 @@ def test_a_renamed_row_is_the_same_row(row: Method) -> None:
 GATED = [row for row in V1_UNSTABLE if row.gate is not None]
 # What a gate's marker does not take for yes; absent counts too.
 NO: dict[str, list[object]] = {"bool": [False, None, 1, "yes", {}], "object": [None, False, True, 1, []]}
+# Of these, and of none, what the schema allows.
+ALLOWED: dict[str, list[object]] = {"bool": [False, ...], "object": [None, ...]}
 
 
 def capabilities(row: Method, value: object) -> Message:
@@ -116,6 +118,9 @@ def params_for(row: Method) -> Message:
         "cwd": CWD,
         "mcpServers": [],
         "path": "/a",
+        "content": "",
+        "command": "c",
+        "terminalId": "t",
         "mode": "form",
         "message": "?",
         "requestedSchema": form,
@@ -124,15 +129,19 @@ def params_for(row: Method) -> Message:
     }
 
 
-def pair(row: Method, advertised: Message) -> tuple[AgentDriver | ClientDriver, AgentDriver | ClientDriver]:
-    """The side that asks and the side that is asked, for a row whose advertiser says `advertised`."""
+def side(row: Method, advertised: Message, *, asks: bool) -> AgentDriver | ClientDriver:
+    """The side that asks or the side that is asked, for a row whose advertiser says `advertised`."""
     of_agent = advertised if row.advertiser == AGENT else {}
     of_client = advertised if row.advertiser != AGENT else {}
-    serving = agent(of_agent, methods=V1_UNSTABLE).initialize(of_client)
+    if asks is (row.handler in (AGENT, BOTH)):
+        # Its own capabilities are of use only where it is the one that has to advertise.
+        using = client({} if asks else of_client, methods=V1_UNSTABLE).initialize(of_agent)
+        using.open("s1")
+        return using
+    own = of_agent if not asks or row.advertiser == AGENT else {}
+    serving = agent(own, methods=V1_UNSTABLE).initialize(of_client)
     serving.open("s1", "open")
-    using = client(of_client, methods=V1_UNSTABLE).initialize(of_agent)
-    using.open("s1")
-    return (using, serving) if row.handler in (AGENT, BOTH) else (serving, using)
+    return serving
 
 
 def use(driver: AgentDriver | ClientDriver, row: Method) -> list[Message]:
@@ -159,7 +168,7 @@ def use(driver: AgentDriver | ClientDriver, row: Method) -> list[Message]:
 def test_what_was_not_advertised_is_a_local_error_that_names_it(row: Method) -> None:
     assert row.gate is not None
     for value in [*NO[row.gate.marker], ...]:
-        using, _ = pair(row, capabilities(row, value) if value is not ... else {})
+        using = side(row, capabilities(row, value) if value is not ... else {}, asks=True)
         with pytest.raises(LocalProtocolError) as caught:
             use(using, row)
         # Opening again has two ways, and tells of both.
@@ -180,10 +189,11 @@ def test_what_was_advertised_is_sent(row: Method) -> None:
     said = capabilities(row, yes)
     if row.key == "elicitation_create":
         said = {"elicitation": {"form": {}}}
-    using, _ = pair(row, said)
+    using = side(row, said, asks=True)
     if row.key == "elicitation_complete":
         # Only what was asked for is completed.
-        using.conn.request("elicitation/create", {**params_for(row), "mode": "url"}, session="s1")
+        url: Message = {**params_for(row), "mode": "url", "url": "https://example.org"}
+        using.conn.request("elicitation/create", url, session="s1")
         using.sent()
     (message,) = use(using, row)
     assert message["method"] == row.wire
@@ -194,7 +204,14 @@ def test_what_was_advertised_is_sent(row: Method) -> None:
 def test_being_asked_for_what_was_not_advertised_is_method_not_found(row: Method) -> None:
     assert row.gate is not None
     for value in [*NO[row.gate.marker], ...]:
-        _, serving = pair(row, capabilities(row, value) if value is not ... else {})
+        said = capabilities(row, value) if value is not ... else {}
+        if row.stable and value not in ALLOWED[row.gate.marker]:
+            # Nobody advertises such a thing by a slip.
+            with pytest.raises(LocalProtocolError) as caught:
+                side(row, said, asks=False)
+            assert caught.value.rule == "message.shape"
+            continue
+        serving = side(row, said, asks=False)
         refused = one(serving.feed(request(7, row.wire, params_for(row))), RequestRefused)
         (answer,) = serving.sent()
         assert answer["id"] == 7

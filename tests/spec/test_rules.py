@@ -31,6 +31,7 @@ from tests.core.helpers import (
     CWD,
     FULL_AGENT,
     OPTIONS,
+    STDIO,
     AgentDriver,
     Message,
     agent,
@@ -51,7 +52,6 @@ from tests.spec.requirements import requirement
 
 FORM: Message = {"mode": "form", "message": "?", "requestedSchema": {"type": "object", "properties": {}}}
 URL: Message = {"mode": "url", "message": "?", "url": "https://localhost/", "elicitationId": "e1"}
-STDIO: Message = {"name": "m", "command": "/bin/m", "args": [], "env": []}
 
 
 def option(id: str, value: object, kind: str = "select", **more: object) -> Message:
@@ -335,7 +335,7 @@ def test_stdio_servers_need_no_capability() -> None:
     assert isinstance(params, dict)
     assert params["mcpServers"] == [STDIO, {"type": "stdio", **STDIO}]
     for kind in ("http", "sse"):
-        driver.conn.open_session(CWD, mcp_servers=[{"type": kind, "name": "m", "url": "http://localhost"}])
+        driver.conn.open_session(CWD, mcp_servers=[{"type": kind, "name": "m", "url": "http://x", "headers": []}])
         failed = one(driver.drain(), SessionFailed)
         assert f"mcpCapabilities.{kind}" in str(failed.error)
     assert driver.sent() == []
