@@ -385,9 +385,7 @@ DISABLINGS = (
         '    return str(get_objects(params, "options")[0]["optionId"]) if offered else None\n',
     ),
     # P4: one of the offered ids, in time
-    Disabling(
-        "P4", CLIENT, "            if not events.offers_option(request.params, option_id):\n", "            if False:\n"
-    ),
+    Disabling("P4", CLIENT, "        if not events.offers_option(request.params, option_id):\n", "        if False:\n"),
     Disabling(
         "P4",
         CLIENT,
