@@ -127,7 +127,7 @@ if TYPE_CHECKING:
     from .closing import ClosingPlan, Grace, StepTimeout
     from .elicitation import elicitation_capabilities, elicitation_problems, elicitation_result
     from .host import HostAdapter, HostLimits
-    from .inbox import HandlerFailed
+    from .inbox import ConsumerBehind, HandlerFailed
     from .methods_unstable import V1_UNSTABLE
     from .permissions import Policy
     from .projection import TextLedger
@@ -164,6 +164,7 @@ __all__ = (
     "Connection",
     "ConnectionClosed",
     "ConnectionOver",
+    "ConsumerBehind",
     "ConsumerTooSlow",
     "CreateTerminalRequested",
     "CurrentModeUpdate",
@@ -296,6 +297,7 @@ _LATER = {
     "elicitation_result": "elicitation",
     "HostAdapter": "host",
     "HostLimits": "host",
+    "ConsumerBehind": "inbox",
     "HandlerFailed": "inbox",
     "V1_UNSTABLE": "methods_unstable",
     "Policy": "permissions",

@@ -43,6 +43,24 @@ class HandlerFailed(Event):
         self.at = event.at
 
 
+class ConsumerBehind(Event):
+    """Events that nobody has read yet have reached the first mark.
+
+    When: the unread events of a connection have reached ``pause_at`` bytes; once, until half of that was read. From
+    here on the transport is read only while somebody waits for an answer: else nothing more comes, not even a request
+    of the agent or its end. Do: read what is unread, or leave it; a replay that was asked for with ``"report"`` stands
+    in ``session.events()``. ``session`` has most of what is unread between turns, or said the latest of it;
+    ``unread_bytes`` are those of all sessions.
+    """
+
+    __slots__ = ("session", "unread_bytes")
+
+    def __init__(self, session: Session, unread_bytes: int, at: float) -> None:
+        self.session = session
+        self.unread_bytes = unread_bytes
+        self.at = at
+
+
 def withdrawn(event: TurnEnded | TurnFailed) -> TurnEnded | TurnFailed:
     """The end of a turn as who waits for it is told: whoever cancels has one outcome, and not another one when the
     prompt had not left. ``cancel_error`` says that it had not."""
@@ -104,8 +122,9 @@ class Channel:
     def __len__(self) -> int:
         return len(self._queue) - len(self._stale)
 
-    def put(self, event: Event) -> None:
-        """Append an event; on a channel that coalesces it takes the place of an older one of its kind."""
+    def put(self, event: Event) -> ConsumerBehind | None:
+        """Append an event; on a channel that coalesces it takes the place of an older one of its kind. Returns what has
+        to be told when too much is unread by then."""
         # The size of an event is the wire bytes that it keeps alive. Its count stands in line here and in ``take``: as
         # calls of a function the two cost 0.1 of json.loads an update.
         size = len(event.line) if isinstance(event, events.Update) else 0
@@ -115,15 +134,17 @@ class Channel:
         if self.detached or full:
             self.discarded += 1
             self.discarded_bytes += size
-            return
+            return None
         if merges:
             self._replace(event)
         queue = self._queue
         queue.append(event)
         self.size += size
-        self._inbox.size += size
+        inbox = self._inbox
+        inbox.size += size
         if len(queue) == 1 and self.wake is not None:
             self.wake()
+        return inbox.behind(event) if inbox.size >= inbox.tell_at else None
 
     def take(self) -> Event | None:
         """The next event, or None when there is none now."""
@@ -139,7 +160,10 @@ class Channel:
             if isinstance(event, events.Update):
                 size = len(event.line)
                 self.size -= size
-                self._inbox.size -= size
+                inbox = self._inbox
+                inbox.size -= size
+                if inbox.size < inbox.calm_at:
+                    inbox.calm()
             return event
         return None
 
@@ -177,6 +201,7 @@ class Channel:
     def _count(self, size: int) -> None:
         self.size += size
         self._inbox.size += size
+        self._inbox.calm()
 
 
 class Inbox:
@@ -187,7 +212,7 @@ class Inbox:
     dropped, and their requests stay open.
     """
 
-    __slots__ = ("_idle", "full_at", "pause_at", "size", "waiters")
+    __slots__ = ("_idle", "calm_at", "full_at", "pause_at", "size", "tell_at", "waiters")
 
     def __init__(self, *, pause_at: int = 1 * MIB, full_at: int = 64 * MIB) -> None:
         if not 0 < pause_at <= full_at:
@@ -195,6 +220,9 @@ class Inbox:
         self.pause_at = pause_at
         self.full_at = full_at
         self.size = 0
+        # Where ConsumerBehind is told, and where it may be told again: one of the two is out of reach.
+        self.tell_at: float = pause_at
+        self.calm_at = 0
         # How many callers wait for an answer on this connection; the binding counts.
         self.waiters = 0
         self._idle: dict[Session, Channel] = {}
@@ -208,6 +236,21 @@ class Inbox:
     def full(self) -> bool:
         """Past the second mark: every waiter is told ConsumerTooSlow."""
         return self.size >= self.full_at
+
+    def behind(self, event: Event) -> ConsumerBehind | None:
+        """Too much is unread with this event: what is told of it, once."""
+        if not isinstance(event, events.SessionEvent):
+            return None
+        self.tell_at, self.calm_at = float("inf"), self.pause_at // 2 + 1
+        fullest = max(self._idle, key=lambda session: self._idle[session].size, default=event.session)
+        idle = self._idle.get(fullest)
+        most = fullest if idle is not None and 2 * idle.size >= self.size else event.session
+        return ConsumerBehind(most, self.size, event.at)
+
+    def calm(self) -> None:
+        """Something was read or left: past half of the mark it may be told again."""
+        if self.size < self.calm_at:
+            self.tell_at, self.calm_at = self.pause_at, 0
 
     def channel(self) -> Channel:
         """A new channel, for the events of one turn."""
@@ -228,13 +271,13 @@ class Inbox:
         return channel
 
     def route(self, event: Event) -> Event | None:
-        """Deliver an event of the core. Returns it when the binding has to act: run a handler, cancel one, or end.
+        """Deliver an event of the core. Returns it when the binding has to act: run a handler, cancel one, or end; or a
+        ConsumerBehind, which is for the owner.
 
         The token of a prompt is a ``TurnToken``, any other token of a binding a ``Waiter``.
         """
         if isinstance(event, events.Update):
-            self._channel_of(event.turn, event.session).put(event)
-            return None
+            return self._channel_of(event.turn, event.session).put(event)
         if isinstance(event, (events.TurnEnded, events.TurnFailed)):
             token = event.token
             if isinstance(token, TurnToken):

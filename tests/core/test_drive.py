@@ -11,6 +11,7 @@ from acp_core import (
     ClientConnection,
     ConnectionClosed,
     ConnectionOver,
+    ConsumerBehind,
     ConsumerTooSlow,
     Event,
     HandlerFailed,
@@ -234,10 +235,12 @@ def test_reading_pauses_and_goes_on() -> None:
     assert hand.must_pause
     hand.paused = True
     hand.refresh()
-    assert hand.woken == []
+    # The owner is told that nobody reads.
+    assert hand.woken == ["dispatcher"]
+    assert isinstance(hand.next_report(), ConsumerBehind)
     token.channel.take()
     hand.taken(hand.pump)
-    assert hand.woken == ["reader"]
+    assert hand.woken == ["dispatcher", "reader"]
 
 
 def test_who_waits_for_an_answer_lets_reading_go_on_to_the_second_mark() -> None:
@@ -248,7 +251,7 @@ def test_who_waits_for_an_answer_lets_reading_go_on_to_the_second_mark() -> None
     hand.block(waiter.wake, counts=False)
     assert hand.must_pause
     hand.block(waiter.wake)
-    assert (hand.must_pause, hand.woken) == (False, ["reader"])
+    assert (hand.must_pause, hand.woken) == (False, ["dispatcher", "reader"])
     hand.paused = False
     chunk(hand, "x" * 900)
     assert waiter.woken == 1
@@ -288,7 +291,7 @@ def test_a_consumer_that_leaves_lets_reading_go_on() -> None:
     chunk(hand, "x" * 900)
     hand.paused = True
     hand.detach(token.channel)
-    assert hand.woken == ["reader"]
+    assert hand.woken == ["dispatcher", "reader"]
 
 
 def test_reading_goes_on_behind_the_end() -> None:

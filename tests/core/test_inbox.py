@@ -9,6 +9,7 @@ import pytest
 from acp_core import (
     AgentMessageChunk,
     ClientConnection,
+    ConsumerBehind,
     Event,
     Session,
     SessionFailed,
@@ -185,3 +186,59 @@ def test_the_end_of_an_opening_settles_who_waits_and_is_read_by_who_listens() ->
         assert isinstance(last, kind)
         assert waiter.settled == [last]
         assert inbox.idle(session).ended == (kind is SessionFailed)
+
+
+# ── Who does not read ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def told(client: ClientConnection, inbox: Inbox, text: str) -> list[ConsumerBehind]:
+    params = {"sessionId": "s", "update": chunk(text)}
+    line = json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params}).encode()
+    client.receive_data(line + b"\n", 1.0)
+    rest = [inbox.route(event) for event in client.events()]
+    return [event for event in rest if isinstance(event, ConsumerBehind)]
+
+
+@pytest.mark.parametrize("waiters", [0, 1])
+def test_what_nobody_reads_is_told_once_until_half_of_it_was_read(waiters: int) -> None:
+    """Reading pauses at the mark for as long as nobody waits, so the owner has to know; whoever waits now may leave."""
+    client, session = opened()
+    inbox = Inbox(pause_at=1000, full_at=100_000)
+    inbox.waiters = waiters
+    channel = inbox.listen(session)
+    while inbox.size < 1000:
+        behind = told(client, inbox, "x" * 50)
+        assert bool(behind) == (inbox.size >= 1000)
+    assert (behind[0].session, behind[0].unread_bytes, behind[0].at) == (session, inbox.size, 1.0)
+    assert inbox.paused == (not waiters)
+    assert told(client, inbox, "x") == []
+    # Around the mark it is not said again.
+    while inbox.size > 700:
+        assert channel.take() is not None
+    assert [behind for _ in range(4) for behind in told(client, inbox, "x" * 50)] == []
+    while inbox.size >= 500:
+        assert channel.take() is not None
+    assert sum(len(told(client, inbox, "x" * 50)) for _ in range(8)) == 1
+    # Who leaves is behind no more.
+    channel.detach()
+    assert told(client, inbox, "x" * 2000) == [] and inbox.size == 0
+
+
+def test_who_is_behind_is_told_by_the_session_that_has_most_of_it() -> None:
+    client, session = opened()
+    inbox = Inbox(pause_at=1000, full_at=100_000)
+    inbox.listen(session)
+    token = TurnToken(inbox.channel(), Waiter())
+    client.prompt(session, "hi", token=token)
+    client.data_to_send(1.0)
+    while inbox.size < 1000:
+        behind = told(client, inbox, "x" * 50)
+    # All of it is in the turn's own channel, and the session is that of the turn.
+    assert (token.channel.size, behind[0].session) == (inbox.size, session)
+
+
+def test_who_never_asked_holds_nobody_up_and_nothing_is_told() -> None:
+    client, session = opened()
+    inbox = Inbox(pause_at=1000, full_at=100_000)
+    assert [behind for _ in range(30) for behind in told(client, inbox, "x" * 50)] == []
+    assert (inbox.paused, inbox.idle(session).discarded > 0) == (False, True)
