@@ -18,8 +18,10 @@ from .errors import (
     RequestError,
     StreamRevision,
     check_type,
+    check_word,
     clip,
     is_absolute,
+    items,
     local,
     refusal,
     request_error,
@@ -242,9 +244,10 @@ class AgentConnection(Connection):
             if value is not None:
                 check_type(name, value, dict, "a dict")
                 result[name] = value
-        for method in auth_methods:
-            check_type("an auth method", method, dict, "a dict")
-        result["authMethods"] = list(auth_methods)
+        result["authMethods"] = logins = items("auth_methods", auth_methods, "dicts")
+        for login in logins:
+            check_type("an auth method", login, dict, "a dict")
+        check_type("concurrent_prompts", concurrent_prompts, bool, "a bool")
         check_shape(methods["initialize"].result, result, "the arguments of the agent")
         text = encode(result, "the result of initialize", self.limits.max_depth)
         # A copy of its own: what was advertised does not change when the caller's dict does.
@@ -375,7 +378,7 @@ class AgentConnection(Connection):
         request = self._open_peer_request(request_id, "answer")
         if request.method.key != "session_list":
             local("request.kind", f"{clip(request_id)} is a {request.method.wire}; it asks for no list")
-        result: dict[str, object] = {"sessions": list(sessions)}
+        result: dict[str, object] = {"sessions": items("sessions", sessions, "dicts")}
         if next_cursor is not None:
             check_type("next_cursor", next_cursor, str, "a str or None")
             result["nextCursor"] = next_cursor
@@ -492,11 +495,13 @@ class AgentConnection(Connection):
                 return REVISED
         if not text:
             return SAME
-        prefix = handle.prefixes.get(kind) or self._chunk_prefix(handle, kind)
+        if kind.__class__ is not str:
+            check_type("kind", kind, str, "a str")
         tail = _CHUNK_END
         if message_id is not None:
             check_type("message_id", message_id, str, "a str or None")
             tail = f'}},"messageId":{codec.encode_str(message_id)}}}}}}}\n'
+        prefix = handle.prefixes.get(kind) or self._chunk_prefix(handle, kind)
         line = f"{prefix}{codec.encode_str(text)}{tail}".encode("ascii")
         self._check_room(len(line))
         self._queue(line)
@@ -542,7 +547,7 @@ class AgentConnection(Connection):
         if not isinstance(tool_call.get("toolCallId"), str):
             local("permission.tool_call", f'tool_call needs a "toolCallId" string: {clip(tool_call)}')
         check_tool_call(tool_call)
-        offered = list(options)
+        offered = items("options", options, "dicts") if options.__class__ is not list else options
         if not offered:
             local("permission.options", "no option is offered; give at least one to allow and one to reject")
         for option in offered:
@@ -1055,8 +1060,7 @@ class AgentConnection(Connection):
 
     def _chunk_prefix(self, session: ServedSession, kind: str) -> str:
         """The beginning of every chunk of a kind: encoding it once makes a chunk cost a fifth."""
-        if kind not in TEXT_KINDS:
-            local("update.text_kind", f"kind is {clip(kind)}; it is one of {', '.join(TEXT_KINDS)}")
+        check_word("kind", kind, TEXT_KINDS, "update.text_kind")
         before = session.prefixes.get("") or self._update_prefix(session)
         prefix = session.prefixes[kind] = (
             f'{before}{{"sessionUpdate":"{TEXT_KINDS[kind]}","content":{{"type":"text","text":'

@@ -16,8 +16,11 @@ from .errors import (
     RequestError,
     RequestTimeout,
     check_type,
+    check_word,
     clip,
+    items,
     local,
+    names,
     refusal,
     request_error,
 )
@@ -154,12 +157,14 @@ class ClientConnection(ReattachingClient):
         )
         if permissions is not None:
             check_type("permissions", permissions, Policy, "a Policy or None")
+        if admission is not None and not hasattr(admission, "check_identity"):
+            raise TypeError(f"admission must be an Admission or None, not {type(admission).__name__}")
         self._permissions = permissions if permissions is not None else ASKING
         self._update_wire = methods.wire("session_update")
         self._held: list[_Held] | tuple[()] = ()
         self._held_bytes = 0
         self._held_ids: dict[int | str, _Held] = {}
-        self._cycle_origins = frozenset(cycle_origins)
+        self._cycle_origins = frozenset(names("cycle_origins", cycle_origins, "origins"))
         self._admission = admission
         self._turns_refused = False
         self._hands_over = False
@@ -217,8 +222,7 @@ class ClientConnection(ReattachingClient):
         if pending_tool_grace is None:
             raise TypeError("pending_tool_grace must be a number of seconds, not None")
         self._check_duration("pending_tool_grace", pending_tool_grace)
-        if on_idle not in ON_IDLE:
-            local("prompt.on_idle", f"on_idle is {clip(on_idle)}; it is one of {', '.join(ON_IDLE)}")
+        check_word("on_idle", on_idle, ON_IDLE, "prompt.on_idle")
         # In a fixed order: closing, active turn, identity, text; nothing has changed when one of them refuses.
         self._check_writable()
         if self._turns_refused:
@@ -297,8 +301,7 @@ class ClientConnection(ReattachingClient):
             if seconds is None:
                 raise TypeError(f"{name} must be a number of seconds, not None: a cancel is bounded")
             self._check_duration(name, seconds)
-        if then not in THEN:
-            local("cancel.then", f"then is {clip(then)}; it is one of {', '.join(THEN)}")
+        check_word("then", then, THEN, "cancel.then")
         request = handle.prompt_request
         if request is not None and request.state in (WAITING, QUEUED):
             self._withdraw_prompt(request)
@@ -433,9 +436,7 @@ class ClientConnection(ReattachingClient):
     def _content(self, content: str | Sequence[Mapping[str, object]]) -> list[JsonObject]:
         if isinstance(content, str):
             return [{"type": "text", "text": content}]
-        if isinstance(content, (bytes, bytearray, dict)) or not hasattr(content, "__iter__"):
-            raise TypeError(f"content must be a str or a list of content blocks, not {type(content).__name__}")
-        blocks = [self._checked_object(block, "a content block") for block in content]
+        blocks = [self._checked_object(block, "a content block") for block in items("content", content, "blocks")]
         if not blocks:
             local("prompt.empty", "the prompt has no content; give a text or at least one content block")
         check_shape(self.methods["session_prompt"].params, {"prompt": blocks}, "the prompt")

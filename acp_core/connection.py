@@ -23,6 +23,7 @@ from .errors import (
     check_type,
     clip,
     local,
+    names,
     refusal,
     request_error,
 )
@@ -181,8 +182,8 @@ class Connection:
             local("connection.role", f"role is {clip(role)}; it is {CLIENT!r} or {AGENT!r}")
         if not nonce or "." in nonce or len(nonce) > 64:
             local("connection.nonce", f"nonce is {clip(nonce)}; give 1 to 64 characters without a dot")
-        if isinstance(extensions, (str, bytes)):
-            raise TypeError("extensions must be an iterable of method names, not one str")
+        check_type("tail", tail, bool, "a bool")
+        served = names("extensions", extensions, "method names")
         self.role = role
         self.nonce = nonce
         # What its sessions are known by: a nonce may be given twice by mistake.
@@ -190,7 +191,7 @@ class Connection:
         self.limits = limits if limits is not None else DEFAULT_LIMITS
         self.methods = methods
         self._served = methods.served(role)
-        self._extensions = frozenset(extensions) or _NO_NAMES
+        self._extensions = frozenset(served) or _NO_NAMES
         self._scan, self._faults = scanner_by_choice(codec)
         self._state = NEW
         self._now = 0.0

@@ -21,7 +21,10 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from collections.abc import Collection, Iterable
+    from typing import NoReturn, TypeVar
+
+    T = TypeVar("T")
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -343,6 +346,31 @@ def check_type(name: str, value: object, kind: type, want: str) -> None:
         raise TypeError(f"{name} must be {want}, not {type(value).__name__}")
 
 
+def check_word(name: str, value: object, words: Collection[str], rule: str) -> None:
+    """Refuse what is none of these words: TypeError for no str, else a LocalProtocolError of ``rule``."""
+    check_type(name, value, str, "a str")
+    if value not in words:
+        local(rule, f"{name} is {clip(value)}; it is one of {', '.join(words)}")
+
+
+def items(name: str, value: Iterable[T], want: str) -> list[T]:
+    """What a caller gives as a list, walked once: it may be an iterator. ``want`` says of what, for the TypeError.
+
+    A text or a mapping is iterable too, and never what was meant.
+    """
+    if isinstance(value, (str, bytes, dict)) or not hasattr(value, "__iter__"):
+        raise TypeError(f"{name} must be a list of {want}, not {type(value).__name__}")
+    return [*value]
+
+
+def names(name: str, value: Iterable[str], want: str) -> list[str]:
+    """``items`` that are texts."""
+    found = items(name, value, want)
+    for item in found:
+        check_type(f"each of {name}", item, str, "a str")
+    return found
+
+
 def check_number(name: str, value: object) -> None:
     """Raise TypeError when ``value`` is no int or float; a bool is none."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -365,7 +393,11 @@ def clip(value: object, limit: int = 120) -> str:
     """A short printable form of ``value`` for an error message, at most about ``limit`` code points."""
     if isinstance(value, str) and len(value) > limit:
         return repr(value[:limit]) + "…"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:
+        # Nested too deeply, an integer past the interpreter's bound on digits, or a class of the caller's.
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= limit else text[:limit] + "…"
 
 

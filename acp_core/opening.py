@@ -15,9 +15,12 @@ from .errors import (
     RemoteProtocolError,
     RequestError,
     check_type,
+    check_word,
     clip,
     is_absolute,
+    items,
     local,
+    names,
 )
 from .events import get_object, get_objects, get_str
 from .methods import CLIENT, Gate, Method
@@ -186,8 +189,7 @@ class OpeningClient(Connection):
         for name, text in (("auth", auth), ("model", model)):
             if text is not None:
                 check_type(name, text, str, "a str or None")
-        if replay not in (DISCARD, REPORT):
-            local("session.replay", f'replay is {clip(replay)}; it is "discard" or "report"')
+        check_word("replay", replay, (DISCARD, REPORT), "session.replay")
         for name, seconds in (
             ("replay_quiet", replay_quiet),
             ("replay_max", replay_max),
@@ -197,8 +199,8 @@ class OpeningClient(Connection):
             if seconds is None:
                 raise TypeError(f"{name} must be a number of seconds, not None")
             self._check_duration(name, seconds)
-        for directory in additional_directories:
-            check_type("an additional directory", directory, str, "a str")
+        directories = names("additional_directories", additional_directories, "paths")
+        for directory in directories:
             if not is_absolute(directory):
                 local("path.absolute", f"additional directory {clip(directory)}: paths of the protocol are absolute")
         if config is not None:
@@ -207,10 +209,11 @@ class OpeningClient(Connection):
                 check_type("an option's id", name, str, "a str")
                 if not isinstance(value, (str, bool)):
                     raise TypeError(f"the value of option {clip(name)} must be a str or a bool, not {type(value)}")
-        servers = [self._own_copy(server, "an MCP server") for server in mcp_servers]
+        given = items("mcp_servers", mcp_servers, "dicts")
+        servers = [self._own_copy(server, "an MCP server") for server in given]
         setup: dict[str, object] = {"cwd": cwd, "mcpServers": servers}
-        if additional_directories:
-            setup["additionalDirectories"] = list(additional_directories)
+        if directories:
+            setup["additionalDirectories"] = directories
         if meta is not None:
             setup["_meta"] = self._checked_object(meta, "meta")
         check_shape(self.methods["session_new"].params, setup, "what the session is opened with")
@@ -226,7 +229,7 @@ class OpeningClient(Connection):
             resume=resume,
             setup=setup_params,
             mcp_servers=servers,
-            directories=bool(additional_directories),
+            directories=bool(directories),
             auth=auth,
             model=model,
             config=config or {},

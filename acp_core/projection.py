@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from .errors import StreamConflict, StreamGap, StreamRevision, check_type, clip, local
+from .errors import StreamConflict, StreamGap, StreamRevision, check_type, check_word, clip, local
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -349,8 +349,7 @@ def _cost(key: Key, stream: Stream) -> int:
 
 
 def _check_key(kind: str, message_id: str | None) -> None:
-    if kind not in KINDS:
-        local("update.text_kind", f"kind is {clip(kind)}; it is one of {', '.join(KINDS)}")
+    check_word("kind", kind, KINDS, "update.text_kind")
     if message_id is not None:
         check_type("message_id", message_id, str, "a str or None")
 

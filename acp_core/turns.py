@@ -5,7 +5,7 @@ What is promised stands in docs/turns.md.
 
 from __future__ import annotations
 
-from .errors import check_type, clip, local
+from .errors import check_type, check_word, clip, local
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,8 +45,7 @@ class Admission:
             check_type(name, value, int, "an int")
             if value <= 0:
                 local("admission.limits", f"{name} is {clip(value)}; give a positive number of bytes")
-        if one_turn not in (SESSION, CONNECTION):
-            local("admission.one_turn", f'one_turn is {clip(one_turn)}; it is "session" or "connection"')
+        check_word("one_turn", one_turn, (SESSION, CONNECTION), "admission.one_turn")
         self.max_identity_bytes = max_identity_bytes
         self.max_text_bytes = max_text_bytes
         self.one_turn = one_turn

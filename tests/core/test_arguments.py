@@ -7,7 +7,15 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from acp_core import AgentConnection, ClientConnection, LocalProtocolError, PermissionRequested, RequestReceived
+from acp_core import (
+    Admission,
+    AgentConnection,
+    ClientConnection,
+    LocalProtocolError,
+    PermissionRequested,
+    RequestReceived,
+)
+from acp_core.errors import clip
 from tests.core.helpers import (
     CWD,
     FULL_AGENT,
@@ -282,3 +290,118 @@ def test_extensions_and_drafts_are_free() -> None:
     driver.conn.request("_mine", free)
     driver.conn.notify("_mine", free)
     assert [message["params"] for message in driver.sent()] == [free, free]
+
+
+# ── Lists, words and switches ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def deep() -> Message:
+    """Too deep for repr."""
+    found: Message = {}
+    for _ in range(5000):
+        found = {"a": found}
+    return found
+
+
+class Odd:
+    """Whoever compares or shows it gets an error, as with the arrays of some libraries."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("compared")
+
+    def __repr__(self) -> str:
+        raise RuntimeError("shown")
+
+
+@pytest.mark.parametrize("wrong", [None, 5, True, "text", {"a": 1}, b"x", Odd(), len])
+def test_a_list_is_a_list(wrong: object) -> None:
+    """A TypeError that names the argument, and never a text taken letter by letter."""
+    driver, session = idle_client()
+    served = agent().initialize()
+    served.open()
+    listed = one(served.feed(request(9, "session/list", {})), RequestReceived).request_id
+    calls: list[tuple[str, Callable[..., object]]] = [
+        ("mcp_servers", lambda mcp_servers: driver.conn.open_session(CWD, mcp_servers=mcp_servers)),
+        ("additional_directories", lambda given: driver.conn.open_session(CWD, additional_directories=given)),
+        ("extensions", lambda given: ClientConnection(nonce="n", extensions=given)),
+        ("extensions", lambda given: AgentConnection(nonce="n", extensions=given)),
+        ("cycle_origins", lambda given: ClientConnection(nonce="n", cycle_origins=given)),
+        ("auth_methods", lambda given: AgentConnection(nonce="n", auth_methods=given)),
+        ("options", lambda given: served.conn.ask_permission("s1", {"toolCallId": "t"}, given)),
+        ("sessions", lambda given: served.conn.answer_list(listed, given)),
+    ]
+    if not isinstance(wrong, str):
+        calls.append(("content", lambda given: driver.conn.prompt(session, given)))
+    for name, call in calls:
+        with pytest.raises(TypeError, match=f"{name} must be a list of .*, not {type(wrong).__name__}"):
+            call(wrong)
+    assert (driver.conn.output_bytes, served.conn.output_bytes) == (0, 0)
+
+
+def test_what_is_in_a_list_of_texts_is_text() -> None:
+    for call in (
+        lambda given: ClientConnection(nonce="n", extensions=given),
+        lambda given: ClientConnection(nonce="n", cycle_origins=given),
+        lambda given: ClientConnection(nonce="n").open_session(CWD, additional_directories=given),
+    ):
+        for wrong in ([5], [["_x"]], [None]):
+            with pytest.raises(TypeError, match="must be a str, not"):
+                call(wrong)
+
+
+def test_an_iterator_is_a_list_too() -> None:
+    """It is walked once: what it had is not lost on the second look."""
+    driver = ClientDriver(ClientConnection(nonce="n", extensions=iter(["_x"])))
+    driver.initialize(FULL_AGENT)
+    driver.conn.open_session(CWD, mcp_servers=iter([STDIO]), additional_directories=iter(["/a"]))  # type: ignore[arg-type]  # works all the same
+    (message,) = driver.sent()
+    assert message["params"] == {"cwd": CWD, "mcpServers": [STDIO], "additionalDirectories": ["/a"]}
+    served = AgentDriver(AgentConnection(nonce="n", auth_methods=iter([{"id": "k", "name": "K"}])))  # type: ignore[arg-type]  # works all the same
+    served.feed(request(0, "initialize", {"protocolVersion": 1}))
+    (message,) = served.sent()
+    shaken = message["result"]
+    assert isinstance(shaken, dict) and shaken["authMethods"] == [{"id": "k", "name": "K"}]
+
+
+@pytest.mark.parametrize("wrong", [None, 5, Odd(), [], deep()], ids=["None", "int", "odd", "list", "deep"])
+def test_a_word_is_a_str(wrong: object) -> None:
+    driver, session = idle_client()
+    served = agent().initialize()
+    served.open()
+    calls: list[tuple[str, Callable[..., object]]] = [
+        ("on_idle", lambda given: driver.conn.prompt(session, "hi", on_idle=given)),
+        ("then", lambda given: driver.conn.cancel_turn(session, then=given)),
+        ("replay", lambda given: driver.conn.open_session(CWD, replay=given)),
+        ("kind", lambda given: served.conn.update_text("s1", given, delta="x")),
+        ("kind", lambda given: served.conn.seed_text("s1", given, None, "x")),
+        ("one_turn", lambda given: Admission(one_turn=given)),
+    ]
+    for name, call in calls:
+        with pytest.raises(TypeError, match=f"{name} must be a str, not {type(wrong).__name__}"):
+            call(wrong)
+    assert (driver.conn.output_bytes, served.conn.output_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize("wrong", [None, 1, "no", []])
+def test_a_switch_is_a_bool(wrong: object) -> None:
+    calls: list[tuple[str, Callable[..., object]]] = [
+        ("tail", lambda given: ClientConnection(nonce="n", tail=given)),
+        ("concurrent_prompts", lambda given: AgentConnection(nonce="n", concurrent_prompts=given)),
+    ]
+    for name, call in calls:
+        with pytest.raises(TypeError, match=f"{name} must be a bool, not {type(wrong).__name__}"):
+            call(wrong)
+    for other in (1, "strict"):
+        with pytest.raises(TypeError, match="admission must be an Admission or None"):
+            ClientConnection(nonce="n", admission=other)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_a_value_that_cannot_be_shown_is_told_by_its_type() -> None:
+    """Too deep, an integer past the interpreter's bound on digits, a class that raises."""
+    served = agent().initialize()
+    served.open()
+    for value in (deep(), {"a": 10**5000}, {"a": Odd()}):
+        refused(lambda given=value: served.conn.update("s1", given), "<dict>", rule="update.kind")  # type: ignore[misc]  # a default binds it
+    assert clip(10**5000) == "<int>"

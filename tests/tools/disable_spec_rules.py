@@ -102,7 +102,12 @@ DISABLINGS = (
     Disabling(
         "34", OPENING, "        return gate is None or gate.open(self._peer_capabilities)\n", "        return True\n"
     ),
-    Disabling("35", METHODS, '"session/new", AGENT, event=', '"session/new", AGENT, gate=Gate("bool", "x"), event='),
+    Disabling(
+        "35",
+        METHODS,
+        '            event="NewSessionRequested",\n',
+        '            event="NewSessionRequested",\n            gate=Gate("bool", "x"),\n',
+    ),
     Disabling(
         "36",
         AGENT,
@@ -116,7 +121,7 @@ DISABLINGS = (
         '            if False:\n                local("cap',
     ),
     Disabling("38", METHODS, '            gate=Gate("object", "sessionCapabilities", "list"),\n', ""),
-    Disabling("40", METHODS, 'gate=Gate("object", "auth", "logout"), ', ""),
+    Disabling("40", METHODS, '            gate=Gate("object", "auth", "logout"),\n', ""),
     Disabling(
         "41", OPENING, "        if plan.directories and not DIRECTORIES_GATE.open(caps):\n", "        if False:\n"
     ),
@@ -166,7 +171,7 @@ DISABLINGS = (
         '            event="ListSessionsRequested",\n            paths=("cwd",),\n',
         '            event="ListSessionsRequested",\n',
     ),
-    Disabling("65", OPENING, "= list(additional_directories)\n", "= [cwd, *additional_directories]\n"),
+    Disabling("65", OPENING, "] = directories\n", "] = [cwd, *directories]\n"),
     Disabling(
         "66",
         AGENT,
