@@ -109,15 +109,10 @@ class Agent(AgentCalls[Waiter, "Session", "Turn"]):
             try:
                 yield
             except BaseException as why:
-                # Nothing waits for an answer any more, and what went wrong is not hidden by what else does.
-                self.link.end("its owner has left")
                 with anyio.CancelScope(shield=True):
-                    try:
-                        await self.close()
-                    except ExceptionGroup as also:
-                        why.add_note(f"{also.message}: {[*also.exceptions]}")
+                    await self._leave(why)
                 raise
-            await self.close()
+            await self._leave(None)
 
     def _session(self, handle: Handle) -> Session:
         return Session(self.link, self.connection, handle)

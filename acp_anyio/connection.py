@@ -282,16 +282,6 @@ class Link(front.Link[Waiter]):
                 finally:
                     del failure
 
-    def end(self, reason: str | None) -> None:
-        """End the connection in order, or with a reason at once. Everything settles before this returns."""
-        if not self.over.is_set():
-            self.closing = True
-        if reason is None:
-            self.connection.close()
-        else:
-            self.connection.abort(reason)
-        self.pump()
-
     def cut(self, reason: str) -> None:
         """End the connection and kill the process now, without waiting; ``aclose`` finds nothing to wait for."""
         self.end(reason)

@@ -10,7 +10,6 @@ import weakref
 from typing import TYPE_CHECKING
 
 from acp_core import Grace
-from acp_core.errors import ACPError
 from acp_core.front.client import (
     AgentCalls,
     AgentFront,
@@ -24,7 +23,7 @@ from acp_core.front.client import (
 from acp_core.front.setup import SETUP_OPTIONS, ClientSetup, check_options
 
 from .closing import Closer
-from .connection import Driver, Events, Waiter, blocking, print_failure
+from .connection import Driver, Events, Waiter, blocking, finish, print_failure
 from .transport import adapt
 
 if TYPE_CHECKING:
@@ -135,15 +134,7 @@ class Agent(AgentFront[Waiter, Session, Turn]):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, why: BaseException | None, tb: TracebackType | None) -> None:
-        if why is None:
-            self.close()
-            return
-        # Nothing waits for an answer any more, and what went wrong is not hidden by what else does.
-        self.link.call(self.connection.abort, "its owner has left")
-        try:
-            self.close()
-        except ExceptionGroup as also:
-            why.add_note(f"{also.message}: {[*also.exceptions]}")
+        finish(AgentCalls._leave(self, why))
 
     def _session(self, handle: Handle) -> Session:
         return Session(self.link, self.connection, handle, self._lease)
@@ -200,9 +191,7 @@ def _left(driver: Driver, process: Process | None, owner: int) -> None:
         with contextlib.suppress(RuntimeError):
             threading.Thread(target=_left, args=(driver, process, owner), daemon=True).start()
             return
-    driver.closing = True
-    with contextlib.suppress(ACPError):
-        driver.call(driver.connection.abort, "the owner let go of the agent without closing it")
+    driver.end("the owner let go of the agent without closing it")
     if process is not None:
         process.grace = LEFT
         with contextlib.suppress(TimeoutError):

@@ -46,8 +46,7 @@ class Closer(front.Closer[Waiter]):
 
     async def interrupted(self, attempt: front.Attempt | None) -> None:
         """As the base."""
-        self._driver.closing = True
-        self._driver.call(self._connection.abort, "its close was interrupted")
+        self._driver.end("its close was interrupted")
         if self._process is not None:
             self._process.kill()
         self._driver.stop()
@@ -57,8 +56,7 @@ class Closer(front.Closer[Waiter]):
     def _end(self) -> None:
         driver = self._driver
         try:
-            driver.closing = True
-            driver.call(self._connection.close)
+            driver.end()
             driver.flush(self.closing.grace.write)
             close_output: Callable[[], None] | None = getattr(driver.transport, "close_output", None)
             if close_output is not None:

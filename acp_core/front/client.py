@@ -711,6 +711,19 @@ class AgentCalls(AgentFront[WaiterT, SessionT, TurnT]):
         """
         await self._closer.close(cancel)
 
+    async def _leave(self: AgentFront[WaiterT, SessionT, TurnT], why: BaseException | None) -> None:
+        """Close behind the owner's block, which ``why`` has ended if it is no None. Raises as ``close``, or notes that
+        on ``why``."""
+        if why is None:
+            await self._closer.close(True)
+            return
+        # Nothing waits for an answer any more, and what went wrong is not hidden by what else does.
+        self.link.end("its owner has left")
+        try:
+            await self._closer.close(True)
+        except ExceptionGroup as also:
+            why.add_note(f"{also.message}: {[*also.exceptions]}")
+
 
 def path_str(path: str | PathLike[str]) -> str:
     """As ``os.fspath``, which is not loaded here.

@@ -161,6 +161,15 @@ class Link(Drive, Generic[WaiterT]):
                 raise
             raise self.explained(error) from why
 
+    def end(self, reason: str | None = None) -> None:
+        """This side ends the connection: in order, or with a reason at once. Everything settles before this returns."""
+        if self.connection.state != OVER:
+            self.closing = True
+        if reason is None:
+            self.pumped(self.connection.close)
+        else:
+            self.pumped(self.connection.abort, reason)
+
     def explained(self, error: Exception) -> Exception:
         """The error to raise for one of the core: of a connection that went away one that knows why."""
         if isinstance(error, ConnectionClosed) and self._explain is not None and not self.closing:
