@@ -6,35 +6,30 @@ import secrets
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from acp_core import Grace
 from acp_core.front import agent as front
 from acp_core.front.agent import AgentDesk, AgentSessionCalls, AgentTurnFront, agent_connection
+from acp_core.inbox import Inbox
 
 from .connection import Link
 from .stdio import claimed_stdio
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
     from typing import TypeAlias, Unpack
 
     from anyio.abc import ByteStream, ObjectStream
 
-    from acp_core import Event, Grace
+    from acp_core import Event
     from acp_core.options import AgentOptions, ServeOptions
     from acp_core.schema.v1 import StopReason
 
-    from .options import Result
+    from .options import Maybe, Result
 
-    Stop: TypeAlias = StopReason | None
-    Prompted: TypeAlias = front.PromptAgent["AgentTurn", Awaitable[Stop] | Stop]
-    Methods: TypeAlias = front.AgentMethods[
-        "AgentSession",
-        "AgentTurn",
-        Awaitable[str | Result] | str | Result,
-        Awaitable[Result] | Result,
-        Awaitable[None] | None,
-    ]
+    Prompted: TypeAlias = front.PromptAgent["AgentTurn", Maybe[StopReason | None]]
+    Served: TypeAlias = front.AgentMethods["AgentSession", "AgentTurn", Maybe[str | Result], Maybe[Result], Maybe[None]]
 else:
-    Prompted, Methods = front.PromptAgent, front.AgentMethods
+    Prompted, Served = front.PromptAgent, front.AgentMethods
 
 
 class PromptAgent(Prompted, Protocol):
@@ -42,7 +37,7 @@ class PromptAgent(Prompted, Protocol):
     Each method is plain or async, and is cancelled with its request."""
 
 
-class AgentMethods(Methods):
+class AgentMethods(Served):
     """The optional methods of an agent with their types; see ``acp_core.front.agent.AgentMethods``."""
 
 
@@ -84,7 +79,7 @@ async def serve_on(
         TypeError, LocalProtocolError: an option is wrong.
     """
     connection = agent_connection(secrets.token_hex(8), agent, **options)
-    link = Link(connection, transport, on_event=on_event, close_grace=close_grace)
+    link = Link(connection, transport, Inbox(), on_event=on_event, grace=Grace.of(close_grace))
 
     new_id = partial(secrets.token_hex, 16)
     link.act = AgentDesk(link, connection, agent, session=AgentSession, turn=AgentTurn, new_id=new_id).act

@@ -94,10 +94,10 @@ class Agent(AgentCalls[Waiter, "Session", "Turn"]):
         link = Link(
             setup.connection,
             transport,
+            setup.inbox,
             on_event=setup.on_event,
-            close_grace=setup.grace,
+            grace=setup.grace,
             process=process,
-            inbox=setup.inbox,
             keep=setup.keep,
         )
         super().__init__(setup, link, Closer(setup.connection, link, setup.grace), process)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -12,8 +11,6 @@ from acp_core.front import closing as front
 from .connection import HANDLING, Link, Waiter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
     from acp_core import ClientConnection, Grace
 
 
@@ -24,23 +21,6 @@ class Closer(front.Closer[Waiter]):
     def __init__(self, connection: ClientConnection, link: Link, grace: Grace) -> None:
         super().__init__(connection, link, grace, link.aclose)
         self._loop = link
-
-    def start(self, work: Callable[[], Coroutine[object, object, None]], name: str) -> None:
-        """As the base."""
-        self._loop.start(partial(self._shielded, work), name)
-
-    async def _shielded(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
-        with self._loop.working():
-            await work()
-
-    async def run(self, step: str) -> None:
-        """As the base."""
-        ended = False
-        with self._loop.working():
-            await super().run(step)
-            ended = True
-        if not ended:
-            raise TimeoutError(f"closing step {step!r} was cancelled: the connection was left")
 
     async def interrupted(self, attempt: front.Attempt | None) -> None:
         """As the base."""

@@ -13,10 +13,9 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import anyio
-import anyio.lowlevel
 from anyio.abc import ByteStream, ObjectStream
 
 from acp_core import Grace
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
     from .process import AgentProcess
 
-T = TypeVar("T")
 # The owner's code runs in the loop: after so many seconds in one go the others get their turn, which is looked at every
 # so many events. By a number of events alone a quick consumer falls behind the reader, and all that is unread is kept:
 # that costs half of json.loads an update.
@@ -85,23 +83,22 @@ class Link(front.Link[Waiter]):
     """A core, its transport and the tasks between them.
 
     Args:
-        connection: the core; nobody else drains it.
+        connection, inbox, keep: as the base.
         transport: a byte stream, or an object stream that keeps message boundaries.
         on_event: told every event that nothing else consumes.
-        close_grace: how long each wait of closing may take: a Grace, or seconds for all of them.
+        grace: how long each wait of closing may take.
         process: the agent's process, when this side has started it.
-        keep: told how many bytes the next write has; what it gives is called, and awaited, before that.
     """
 
     def __init__(
         self,
         connection: Connection,
         transport: ByteStream | ObjectStream[bytes | str],
+        inbox: Inbox,
         *,
         on_event: Callable[[Event], None] | None = None,
-        close_grace: float | Grace | None = None,
+        grace: Grace,
         process: AgentProcess | None = None,
-        inbox: Inbox | None = None,
         keep: front.Keep | None = None,
     ) -> None:
         if not isinstance(transport, (ByteStream, ObjectStream)):
@@ -110,12 +107,11 @@ class Link(front.Link[Waiter]):
                 "see docs/transports.md"
             )
         messages = not isinstance(transport, ByteStream)
-        inbox = inbox if inbox is not None else Inbox()
         explain = process.exit_error if process is not None else None
         super().__init__(connection, inbox, anyio.current_time, messages=messages, keep=keep, explain=explain)
         self.process = process
         self.over = anyio.Event()
-        self.grace = Grace.of(close_grace) if close_grace is not None else Grace()
+        self.grace = grace
         self._thread = threading.get_ident()
         self._transport = transport
         self._pieces = Pieces() if messages else None
@@ -141,7 +137,7 @@ class Link(front.Link[Waiter]):
 
     async def give_way(self) -> None:
         """As the base."""
-        await anyio.lowlevel.checkpoint()
+        await anyio.sleep(0)
 
     def take(self, channel: Channel) -> Event | None:
         """As the base; nothing when it is the turn of others."""
@@ -153,11 +149,6 @@ class Link(front.Link[Waiter]):
         if self.paused:
             self.refresh()
         return event
-
-    async def pace(self, stop: Callable[[], bool] | None = None) -> None:
-        """As the base; the writer gets its turn."""
-        await anyio.lowlevel.checkpoint()
-        await super().pace(stop)
 
     def leave(self, channel: Channel) -> None:
         """As the base, in whatever thread a finalizer runs."""
@@ -199,11 +190,6 @@ class Link(front.Link[Waiter]):
             self._handlers[serves] = anyio.CancelScope()
         self._tasks.start_soon(work, name=name)
 
-    async def lasting(self, work: Callable[[], object]) -> object:
-        """As the base."""
-        with self.working():
-            return await self.result(work)
-
     async def serve(self, event: RequestReceived, work: Callable[[], object]) -> object:
         """As the base."""
         served = False
@@ -232,8 +218,7 @@ class Link(front.Link[Waiter]):
 
     def cancel_handler(self, request_id: str) -> None:
         """Cancel the handler of a request, if one is running."""
-        scope = self._handlers.get(request_id)
-        if scope is not None:
+        if (scope := self._handlers.get(request_id)) is not None:
             scope.cancel()
 
     # ── Tasks ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -264,18 +249,17 @@ class Link(front.Link[Waiter]):
                     try:
                         with anyio.CancelScope(shield=True):
                             await self.aclose()
-                    except TimeoutError:
-                        pass
                     except Exception as why:
-                        # The transport cannot be closed. What went wrong before says more.
-                        if clean:
+                        # The transport cannot be closed. What went wrong before says more, and so does what is told of
+                        # a process that stays.
+                        if clean and not isinstance(why, TimeoutError):
                             failure = why
                     finally:
                         for scope in self._working:
                             scope.cancel()
         finally:
             self._tasks = None
-            self._deliver()
+            await self._dispatch()
             if failure is not None:
                 try:
                     raise failure
@@ -392,15 +376,12 @@ class Link(front.Link[Waiter]):
             # The deadline counts when reading has found nothing since. No receive is ever cut for it, so that
             # no transport can lose bytes by it.
             for _ in range(SETTLE_TURNS):
-                await anyio.lowlevel.checkpoint()
+                await anyio.sleep(0)
             if self.paused or received == self.reads or anyio.current_time() > due + OVERDUE:
                 self.time_is_up()
                 self.pump()
 
     async def _dispatch(self) -> None:
-        self._deliver()
-
-    def _deliver(self) -> None:
         while (event := self.next_report()) is not None:
             try:
                 self._on_event(event)

@@ -10,15 +10,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from acp_core import Grace
 from acp_core.front import agent as front
-from acp_core.front.agent import (
-    SERVED,
-    TOLD,
-    AgentDesk,
-    AgentSessionCalls,
-    AgentSessionFront,
-    AgentTurnFront,
-    agent_connection,
-)
 from acp_core.inbox import Inbox
 
 from .connection import Driver, blocking, print_failure
@@ -36,25 +27,25 @@ if TYPE_CHECKING:
     from .transport import Connectable
 
     Prompted: TypeAlias = front.PromptAgent["AgentTurn", StopReason | None]
-    Methods: TypeAlias = front.AgentMethods["AgentSession", "AgentTurn", str | Result, Result, None]
+    Served: TypeAlias = front.AgentMethods["AgentSession", "AgentTurn", str | Result, Result, None]
 else:
-    Prompted, Methods = front.PromptAgent, front.AgentMethods
+    Prompted, Served = front.PromptAgent, front.AgentMethods
 
 
-class AgentSession(AgentSessionFront):
+class AgentSession(front.AgentSessionFront):
     """A session that the agent serves. Everything may be called from any thread, between turns too."""
 
-    send = blocking(AgentSessionCalls.send)
-    think = blocking(AgentSessionCalls.think)
-    echo = blocking(AgentSessionCalls.echo)
-    update_text = blocking(AgentSessionCalls.update_text)
-    update = blocking(AgentSessionCalls.update)
-    ask_permission = blocking(AgentSessionCalls.ask_permission)
-    request = blocking(AgentSessionCalls.request)
-    notify = blocking(AgentSessionCalls.notify)
+    send = blocking(front.AgentSessionCalls.send)
+    think = blocking(front.AgentSessionCalls.think)
+    echo = blocking(front.AgentSessionCalls.echo)
+    update_text = blocking(front.AgentSessionCalls.update_text)
+    update = blocking(front.AgentSessionCalls.update)
+    ask_permission = blocking(front.AgentSessionCalls.ask_permission)
+    request = blocking(front.AgentSessionCalls.request)
+    notify = blocking(front.AgentSessionCalls.notify)
 
 
-class AgentTurn(AgentTurnFront[AgentSession], AgentSession):
+class AgentTurn(front.AgentTurnFront[AgentSession], AgentSession):
     """One prompt to answer: what was asked, and the ways to say something about it.
 
     ``text`` is the prompt's text, ``prompt`` all its content blocks, ``session`` the session. ``cancelled`` is true,
@@ -84,7 +75,7 @@ class PromptAgent(Prompted, Protocol):
     Each call has a thread of its own."""
 
 
-class AgentMethods(Methods):
+class AgentMethods(Served):
     """The optional methods of an agent with their types; see ``acp_core.front.agent.AgentMethods``."""
 
 
@@ -94,7 +85,7 @@ def refuse_coroutines(agent: object) -> None:
     Raises:
         TypeError: a method is async.
     """
-    for name in (*SERVED.values(), *TOLD):
+    for name in (*front.SERVED.values(), *front.TOLD):
         if inspect.iscoroutinefunction(getattr(agent, name, None)):
             raise TypeError(f"{type(agent).__name__}.{name} is async: acp_sync calls it in a thread; acp_anyio awaits")
 
@@ -125,11 +116,11 @@ def serve_on(
         TypeError, LocalProtocolError: an argument is wrong.
     """
     grace = Grace.of(close_grace)
-    connection = agent_connection(secrets.token_hex(8), agent, **options)
+    connection = front.agent_connection(secrets.token_hex(8), agent, **options)
     refuse_coroutines(agent)
     link = Driver(connection, adapt(transport), Inbox(), on_event=on_event or print_failure)
     new_id = partial(secrets.token_hex, 16)
-    link.act = AgentDesk(link, connection, agent, session=AgentSession, turn=AgentTurn, new_id=new_id).act
+    link.act = front.AgentDesk(link, connection, agent, session=AgentSession, turn=AgentTurn, new_id=new_id).act
     link.run()
     try:
         link.join()

@@ -10,16 +10,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from acp_core import Grace
-from acp_core.front.client import (
-    AgentCalls,
-    AgentFront,
-    SessionCalls,
-    SessionFront,
-    SessionIterator,
-    TurnCalls,
-    TurnFront,
-    TurnIterator,
-)
+from acp_core.front import client as front
 from acp_core.front.setup import SETUP_OPTIONS, ClientSetup, check_options
 
 from .closing import Closer
@@ -43,7 +34,7 @@ if TYPE_CHECKING:
 LEFT = Grace(exit=0.2, terminate=0.2, drain=0.2)
 
 
-class Turn(TurnFront[Waiter, "Session"]):
+class Turn(front.TurnFront[Waiter, "Session"]):
     """One prompt and what comes of it.
 
     Iterate it for every event of the turn, in order; the last one is TurnEnded. Leaving the loop early detaches: the
@@ -54,11 +45,11 @@ class Turn(TurnFront[Waiter, "Session"]):
     ``"cancelled"``, also when its prompt had not left.
     """
 
-    result = blocking(TurnCalls.result)
-    text = blocking(TurnCalls.text)
+    result = blocking(front.TurnCalls.result)
+    text = blocking(front.TurnCalls.text)
 
     def __iter__(self) -> Iterator[Event]:
-        return Events(TurnIterator(self))
+        return Events(front.TurnIterator(self))
 
     def __enter__(self) -> Self:
         return self
@@ -67,7 +58,7 @@ class Turn(TurnFront[Waiter, "Session"]):
         self.detach()
 
 
-class Session(SessionFront[Waiter, Turn]):
+class Session(front.SessionFront[Waiter, Turn]):
     """A session of the agent. ``handle`` is the core's: modes, options, commands, title, usage as the agent said.
 
     The connection lasts as long as anybody holds the agent, a session of it or a turn.
@@ -77,9 +68,9 @@ class Session(SessionFront[Waiter, Turn]):
         super().__init__(link, connection, handle)
         self._lease = lease
 
-    close = blocking(SessionCalls.close)
-    set_mode = blocking(SessionCalls.set_mode)
-    set_config_option = blocking(SessionCalls.set_config_option)
+    close = blocking(front.SessionCalls.close)
+    set_mode = blocking(front.SessionCalls.set_mode)
+    set_config_option = blocking(front.SessionCalls.set_config_option)
 
     def events(self) -> Iterator[Event]:
         """What the agent says about the session between turns: how it was opened up to SessionReady, with a replay that
@@ -88,7 +79,7 @@ class Session(SessionFront[Waiter, Turn]):
         Blocks until there is something; ends with the session or the connection. Unread metadata is only kept in its
         latest state. For one reader at a time.
         """
-        return Events(SessionIterator(self))
+        return Events(front.SessionIterator(self))
 
     def _turn(self, prompt_id: int, channel: Channel, waiter: Waiter) -> Turn:
         return Turn(self, prompt_id, channel, waiter)
@@ -98,7 +89,7 @@ class Lease:
     """What an agent and its sessions hold: when the last of them is let go of, so is the connection."""
 
 
-class Agent(AgentFront[Waiter, Session, Turn]):
+class Agent(front.AgentFront[Waiter, Session, Turn]):
     """One connected agent. Made by ``open_agent`` or ``connect``; ``with`` closes it at the end of the block. One that
     is not closed ends when it, its sessions and their turns are let go of.
 
@@ -123,18 +114,18 @@ class Agent(AgentFront[Waiter, Session, Turn]):
         self._finalizer = weakref.finalize(self._lease, _left, link, process, os.getpid())
         link.run()
 
-    initialize = blocking(AgentCalls.initialize)
-    authenticate = blocking(AgentCalls.authenticate)
-    open_session = blocking(AgentCalls.open_session)
-    request = blocking(AgentCalls.request)
-    notify = blocking(AgentCalls.notify)
-    close = blocking(AgentCalls.close)
+    initialize = blocking(front.AgentCalls.initialize)
+    authenticate = blocking(front.AgentCalls.authenticate)
+    open_session = blocking(front.AgentCalls.open_session)
+    request = blocking(front.AgentCalls.request)
+    notify = blocking(front.AgentCalls.notify)
+    close = blocking(front.AgentCalls.close)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, why: BaseException | None, tb: TracebackType | None) -> None:
-        finish(AgentCalls._leave(self, why))
+        finish(front.AgentCalls._leave(self, why))
 
     def _session(self, handle: Handle) -> Session:
         return Session(self.link, self.connection, handle, self._lease)

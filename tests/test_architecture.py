@@ -47,7 +47,7 @@ CORE_LIBRARY = {"__future__", "bisect", "collections", "heapq", "json", "re", "z
 SCHEMA_LIBRARY = CORE_LIBRARY | {"binascii", "types", "typing"}
 TESTING_LIBRARY = CORE_LIBRARY | {"functools", "itertools", "types"}
 # Loaded by bindings only, which have both.
-FRONT_LIBRARY = CORE_LIBRARY | {"contextvars", "functools", "inspect", "typing"}
+FRONT_LIBRARY = CORE_LIBRARY | {"contextlib", "contextvars", "functools", "inspect", "typing"}
 
 
 # What an owner gives that has the colour of a binding.

@@ -56,11 +56,7 @@ class Closer(Generic[WaiterT]):
         Raises:
             RuntimeError: nothing more can be run.
         """
-        self._link.start(work, name)
-
-    async def run(self, step: str) -> None:
-        """Do what a step does. What it raises is the step's failure."""
-        await self._link.result(self.closing.steps[step])
+        self._link.start(partial(self._shielded, work), name)
 
     async def over(self, attempt: Attempt) -> None:
         """Wait for the end of an attempt."""
@@ -143,15 +139,22 @@ class Closer(Generic[WaiterT]):
 
     async def _step(self, name: str) -> None:
         CLOSING.set(self)
+        error: Exception | None = TimeoutError(f"closing step {name!r} was cancelled: the connection was left")
         try:
-            await self.run(name)
+            with self._link.working():
+                await self._link.result(self.closing.steps[name])
+                error = None
         except Exception as why:
-            self._ended(name, why)
+            error = why
         except BaseException as why:
-            self._ended(name, RuntimeError(f"closing step {name!r} was ended by {why!r}"))
+            error = RuntimeError(f"closing step {name!r} was ended by {why!r}")
             raise
-        else:
-            self._ended(name, None)
+        finally:
+            self._ended(name, error)
+
+    async def _shielded(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
+        with self._link.working():
+            await work()
 
     def _ended(self, name: str, error: Exception | None) -> None:
         self.closing.ended(name, error)

@@ -7,6 +7,7 @@ threads it blocks, so that such a coroutine ends in one step, whoever takes it.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Generic, NoReturn, ParamSpec, TypeVar
 
@@ -17,6 +18,7 @@ from ..state import OVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from contextlib import AbstractContextManager
     from typing import Protocol, TypeAlias
 
     from ..connection import Connection
@@ -84,7 +86,7 @@ class Link(Drive, Generic[WaiterT]):
         raise NotImplementedError
 
     async def give_way(self) -> None:
-        """``take`` has said that it is the turn of others."""
+        """It is the turn of others."""
 
     async def send(self, data: bytes) -> None:
         """Write all of it. What it raises ends what can be sent."""
@@ -95,9 +97,9 @@ class Link(Drive, Generic[WaiterT]):
         found = work()
         return await found if isinstance(found, Awaitable) else found
 
-    async def lasting(self, work: Callable[[], object]) -> object:
-        """As ``result``, of code that ends with the connection."""
-        return await self.result(work)
+    def working(self) -> AbstractContextManager[object]:
+        """Around what ends with the connection, and with nothing else."""
+        return nullcontext()
 
     def locked(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do something that must not meet another call into the core: with threads, under the lock."""
@@ -242,6 +244,7 @@ class Link(Drive, Generic[WaiterT]):
 
     async def pace(self, stop: Callable[[], bool] | None = None) -> None:
         """Wait while the peer reads too slowly, at most until ``stop``, which is asked as ``until`` does."""
+        await self.give_way()
         connection = self.connection
         if connection.output_bytes > PACE_AT:
             await self.until(
@@ -335,7 +338,8 @@ class Link(Drive, Generic[WaiterT]):
 
     async def _tell(self, event: RequestReceived, work: Callable[[], object], lasts: bool) -> None:
         try:
-            await (self.lasting(work) if lasts else self.result(work))
+            with self.working() if lasts else nullcontext():
+                await self.result(work)
         except (Exception, SystemExit, KeyboardInterrupt) as why:
             self.locked(self.failed, event, why)
 
