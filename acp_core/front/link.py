@@ -1,7 +1,7 @@
 """The loop around a connection with callers that wait, as the fronts want it.
 
-What waits is a coroutine, and awaits nothing but ``Link.wait`` of the binding. On an event loop that suspends. With
-threads it blocks, so that such a coroutine ends in one step, whoever takes it.
+What waits is a coroutine, and awaits nothing but the binding's ``Waiter.pause`` and ``send``, and code of the owner. On
+an event loop these suspend. With threads they block, so that such a coroutine ends in one step, whoever takes it.
 """
 
 from __future__ import annotations
@@ -286,7 +286,9 @@ class Link(Drive, Generic[WaiterT]):
         if isinstance(error, ConnectionClosed) and not self.closing:
             await self.last_words()
         told = self.explained(error)
-        raise told from (error if told is not error else None)
+        if told is error:
+            raise error
+        raise told from error
 
     # ── Code of the owner ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -321,8 +323,11 @@ class Link(Drive, Generic[WaiterT]):
             finally:
                 over()
             self.call(answer, found)
-        except (Exception, SystemExit, KeyboardInterrupt) as why:
+        except Exception as why:
             self.pumped(self.handler_raised, event, why)
+        except (SystemExit, KeyboardInterrupt) as why:
+            self.pumped(self.handler_raised, event, why)
+            raise
         except BaseException:
             # Cancelled from outside, maybe by the handler's own doing: the peer is answered all the same.
             self.pumped(self.handler_raised, event, request_cancelled())
@@ -340,8 +345,11 @@ class Link(Drive, Generic[WaiterT]):
         try:
             with self.working() if lasts else nullcontext():
                 await self.result(work)
-        except (Exception, SystemExit, KeyboardInterrupt) as why:
+        except Exception as why:
             self.locked(self.failed, event, why)
+        except (SystemExit, KeyboardInterrupt) as why:
+            self.locked(self.failed, event, why)
+            raise
 
     # ── The writer ──────────────────────────────────────────────────────────────────────────────────────────────────
 
