@@ -52,6 +52,7 @@ from .state import (
     LOADING,
     NEW,
     OPEN,
+    PROMPTING,
     QUEUED,
     RESUMING,
     SERVED_SESSION,
@@ -409,30 +410,43 @@ class AgentConnection(Connection):
             LocalProtocolError: the session is not open, the update is no JSON, its kind is not of the protocol and
                 begins with no underscore, it breaks a rule of its kind, or nothing can be written.
         """
-        handle = self._speaking_session(session)
+        handle = self._sessions.get(session) if session.__class__ is str else None
+        if handle is None or handle.state != PROMPTING or self._state != OPEN:
+            # Else it is what is looked at there: without the call a chunk costs 0.02 of json.dumps less.
+            handle = self._speaking_session(session)
         if not isinstance(update, dict):
             check_type("update", update, dict, "a dict")
         kind = update.get("sessionUpdate")
         if not isinstance(kind, str):
             local("update.kind", f'an update needs a "sessionUpdate" string: {clip(update)}')
         if kind in _CHUNKS:
-            # They come by the thousand: no call for them.
-            if update.get("content").__class__ is not dict:
+            # They come by the thousand, mostly as text: no call for such a one.
+            try:
+                content = update["content"]
+                if (
+                    content.__class__ is not dict
+                    or content["text"].__class__ is not str
+                    or content["type"] != "text"
+                    or len(content) != 2
+                    or (len(update) != 2 and (update["messageId"].__class__ is not str or len(update) != 3))
+                ):
+                    self._check_update(kind, update)
+            except KeyError:
                 self._check_update(kind, update)
-            history = True
         else:
             self._check_update(kind, update)
-            history = kind not in _WHOLE_STATE
-        if history:
+        if kind not in _WHOLE_STATE:
             if handle.state == RESUMING:
                 self._check_history(handle)
             if handle.ledger.revision is not None and not handle.turns:
                 local("turn.revised", f"text of {handle!r} was revised: nothing more is said until the next prompt")
         body = codec.encode(update, "the update", self._max_depth)
         line = f"{handle.prefixes.get('') or self._update_prefix(handle)}{body}}}}}\n".encode("ascii")
-        self._check_room(len(line))
+        size = len(line)
+        if not size < self._chunk_room > self._output_bytes:
+            self._check_room(size)
         self._output.append(line)
-        self._output_bytes += len(line)
+        self._output_bytes += size
         if kind == "config_option_update":
             handle.offers.add("configOptions")
 

@@ -1,7 +1,7 @@
 """What the objects of protocol version 1 look like, as data, for what intents take as dicts and send.
 
-Only what comes once a connection, a session, a turn or a request is checked by it: chunks and tool calls come by the
-thousand, and the whole schema is that of ``acp_core.schema``, which a connection does not load.
+The tool call of a permission request is not checked by it, for its cost, nor what the protocol has drafts of only: the
+whole schema is that of ``acp_core.schema``, which a connection does not load.
 
 A shape is: the name of a leaf in ``LEAVES``; a frozenset, one of whose words it is; a dict, an object with these
 members, where ``name?`` may be absent and ``name~`` absent or null; a list with one shape, that of each item; a tuple
@@ -300,10 +300,45 @@ ELICITATION = Tagged(
 )
 ELICITATION_RESULT = Tagged("action", {"accept": {"content~": Mapped((NUMBER, BOOL, _TEXTS, STR))}}, NOTHING)
 
-# Updates of a session that come now and then.
+# Updates of a session.
+_CHUNK: Shape = {"content": CONTENT, "messageId~": STR}
+_KIND = frozenset(
+    {"read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"},
+)
+_STATUS = frozenset({"pending", "in_progress", "completed", "failed"})
+_PARTS: list[Shape] = [
+    Tagged(
+        "type",
+        {
+            "content": {"content": CONTENT},
+            "diff": {"path": PATH, "oldText~": STR, "newText": STR},
+            "terminal": TERMINAL,
+        },
+    )
+]
+_PLACES: list[Shape] = [{"path": PATH, "line~": LINE}]
 UPDATES = Tagged(
     "sessionUpdate",
     {
+        "user_message_chunk": _CHUNK,
+        "agent_message_chunk": _CHUNK,
+        "agent_thought_chunk": _CHUNK,
+        "tool_call": {
+            "toolCallId": STR,
+            "title": STR,
+            "kind?": _KIND,
+            "status?": _STATUS,
+            "content?": _PARTS,
+            "locations?": _PLACES,
+        },
+        "tool_call_update": {
+            "toolCallId": STR,
+            "title~": STR,
+            "kind~": _KIND,
+            "status~": _STATUS,
+            "content~": _PARTS,
+            "locations~": _PLACES,
+        },
         "plan": {
             "entries": [
                 {

@@ -665,9 +665,14 @@ def test_M8_a_revision_fails_the_prompt_and_sticks(now: str) -> None:
     assert driver.conn.update_text("s1", "message", "m", delta=" and on") == "revised"
     assert driver.conn.update_text("s1", "message", "m", snapshot="old") == "revised"
     assert driver.conn.update_text("s1", "thought", "other", delta="x") == "revised"
-    for more in ("plan", "tool_call", "agent_message_chunk"):
+    text: Message = {"content": {"type": "text", "text": "x"}}
+    for kind, said in (
+        ("plan", {"entries": []}),
+        ("tool_call", {"toolCallId": "t", "title": "T"}),
+        ("agent_message_chunk", text),
+    ):
         with pytest.raises(LocalProtocolError) as found:
-            driver.conn.update("s1", {"sessionUpdate": more, "content": {"type": "text", "text": "x"}, "entries": []})
+            driver.conn.update("s1", {"sessionUpdate": kind, **said})
         assert found.value.rule == "turn.revised"
     with pytest.raises(LocalProtocolError):
         driver.conn.end_turn(request_id)

@@ -230,6 +230,35 @@ def test_a_request_about_a_session_names_it() -> None:
 @pytest.mark.parametrize(
     ("update", "words"),
     [
+        ({"sessionUpdate": "agent_message_chunk", "content": {}}, "content.type is missing; give one of text"),
+        ({"sessionUpdate": "agent_message_chunk", "content": {"type": "text"}}, "content.text is missing; give a str"),
+        ({"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": 5}}, "content.text is 5; give a"),
+        (
+            {"sessionUpdate": "user_message_chunk", "content": {"type": "txt", "text": ""}},
+            "content.type is 'txt'; give",
+        ),
+        (
+            {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": ""}, "messageId": 5},
+            "messageId is 5; give a str",
+        ),
+        (
+            {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "", "_meta": 5}},
+            "content._meta is 5; give a dict",
+        ),
+        (
+            {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": ""}, "_meta": 5},
+            "_meta is 5; give a dict",
+        ),
+        ({"sessionUpdate": "tool_call", "toolCallId": "t"}, "title is missing; give a str"),
+        (
+            {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "T", "kind": "Bash"},
+            "kind is 'Bash'; give one of",
+        ),
+        ({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "done"}, "status is 'done'; give one of"),
+        (
+            {"sessionUpdate": "tool_call_update", "toolCallId": "t", "content": [{"type": "text", "text": "x"}]},
+            "content[0].type is 'text'; give one of content, diff, terminal",
+        ),
         ({"sessionUpdate": "plan"}, "entries is missing; give a list"),
         (
             {"sessionUpdate": "plan", "entries": [{"content": "a", "priority": "top", "status": "pending"}]},
@@ -249,6 +278,23 @@ def test_what_is_said_of_a_session(update: Message, words: str) -> None:
     driver.open()
     refused(lambda: driver.conn.update("s1", update), "the update cannot be sent: ", words)
     assert driver.sent() == []
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        {"content": {"type": "text", "text": "x"}},
+        {"content": {"type": "text", "text": "x"}, "messageId": None},
+        {"content": {"type": "text", "text": "x", "annotations": {"priority": 1}}, "messageId": "m", "more": 1},
+        {"content": {"type": "image", "data": "", "mimeType": "image/png"}},
+    ],
+)
+def test_a_chunk_goes_out_as_it_was_given(update: Message) -> None:
+    driver = agent().initialize()
+    driver.open()
+    whole: Message = {"sessionUpdate": "agent_message_chunk", **update}
+    driver.conn.update("s1", whole)
+    assert [message["params"] for message in driver.sent()] == [{"sessionId": "s1", "update": whole}]
 
 
 def opened(driver: AgentDriver) -> str:

@@ -27,6 +27,9 @@ TYPES = {**v1_table.METHODS, **v1_table_unstable.METHODS}
 # What the core adds by itself: the scope of an elicitation, and the session of what is about one.
 SESSION: dict[str, object] = {"sessionId": "s"}
 KINDS = {
+    "user_message_chunk": "ContentChunk",
+    "tool_call": "ToolCall",
+    "tool_call_update": "ToolCallUpdate",
     "plan": "Plan",
     "available_commands_update": "AvailableCommandsUpdate",
     "current_mode_update": "CurrentModeUpdate",
