@@ -5,15 +5,19 @@ from __future__ import annotations
 
 from zlib import crc32
 
+from . import codec
 from .errors import check_type, clip, local
-from .events import get_list, get_object, get_objects, get_str
+from .events import get_int, get_list, get_object, get_objects, get_str
+from .shapes import COUNT, INT, OBJECT, STR, misfit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
+    from .limits import Limits
     from .methods import Method
+    from .shapes import Shape
     from .timers import Timer
 
     JsonObject: TypeAlias = dict[str, object]
@@ -25,19 +29,36 @@ FORMAT = 1
 ID_STEP = 1 << 20
 
 
-# What a snapshot has besides numbers and names. A part that is missing would be a session that is lost in silence.
-PARTS: dict[str, type] = {
-    "clientCapabilities": dict,
-    "agentCapabilities": dict,
-    "authMethods": list,
-    "sessions": list,
-    "openRequests": list,
-    "answered": list,
+# What a snapshot has (``acp_core.shapes``). A part that is missing would be a session that is lost in silence.
+SNAPSHOT: dict[str, Shape] = {
+    "protocolVersion": COUNT,
+    "nonce": STR,
+    "nextId": COUNT,
+    "clientCapabilities": OBJECT,
+    "agentCapabilities": OBJECT,
+    "authMethods": [OBJECT],
+    "sessions": [
+        {
+            "sessionId": STR,
+            "cwd~": STR,
+            "promptId~": COUNT,
+            "identity~": STR,
+            "openedId~": COUNT,
+            "historyLeft~": COUNT,
+        }
+    ],
+    "openRequests": [
+        {
+            "requestId": STR,
+            "rpcId": (INT, STR),
+            "key": STR,
+            "method": STR,
+            "params": OBJECT,
+            "print": STR,
+        }
+    ],
+    "answered": [STR],
 }
-
-
-def _rows(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(row, dict) for row in value)
 
 
 def first_id_after(used: int) -> int:
@@ -138,27 +159,26 @@ class Snapshot:
         "version",
     )
 
-    def __init__(self, value: Mapping[str, object]) -> None:
+    def __init__(self, value: Mapping[str, object], limits: Limits) -> None:
         check_type("restore", value, dict, "the dict that snapshot() gave")
-        copy = dict(value)
-        if copy.get("format") != FORMAT:
-            local(
-                "snapshot.format", f"the snapshot's format is {clip(copy.get('format'))}; this version reads {FORMAT}"
-            )
-        next_id = copy.get("nextId")
-        version = copy.get("protocolVersion")
-        if not isinstance(next_id, int) or not isinstance(version, int) or get_str(copy, "nonce") is None:
-            local("snapshot.format", f"the snapshot has no nextId, protocolVersion or nonce: {clip(copy)}")
-        for name, kind in PARTS.items():
-            part = copy.get(name)
-            if not isinstance(part, kind) or (kind is list and name != "answered" and not _rows(part)):
-                local("snapshot.format", f"{name} of the snapshot is {clip(part)}; give what snapshot() gave")
+        form = value.get("format")
+        if form.__class__ is not int or form != FORMAT:
+            local("snapshot.format", f"the snapshot's format is {clip(form)}; this version reads {FORMAT}")
+        problem = misfit(SNAPSHOT, value, "")
+        if problem:
+            local("snapshot.format", f"the snapshot cannot be read: {problem}")
+        # A copy of its own, of JSON alone: what comes next may be stored again.
+        text = codec.encode(value, "the snapshot", limits.max_depth)
+        read = codec.decode('{"jsonrpc":"2.0","value":' + text + "}", limits.max_depth)
+        copy = get_object(read, "value") if isinstance(read, dict) else {}
         for row in get_objects(copy, "sessions"):
-            prompt_id = row.get("promptId")
-            if not get_str(row, "sessionId") or not (prompt_id is None or type(prompt_id) is int):
-                local("snapshot.format", f"a session of the snapshot is incomplete: {clip(row)}")
-        self.version = version
-        self.next_id = next_id
+            if not row["sessionId"]:
+                local("snapshot.format", f"a session of the snapshot has no id: {clip(row)}")
+        for row in get_objects(copy, "openRequests"):
+            if not codec.id_fits(row["rpcId"], limits.max_id_bytes):
+                local("snapshot.format", f"an id of the snapshot takes more than {limits.max_id_bytes} bytes")
+        self.version = copy.get("protocolVersion")
+        self.next_id = get_int(copy, "nextId") or 0
         self.nonce = get_str(copy, "nonce") or ""
         self.client_capabilities = get_object(copy, "clientCapabilities")
         self.agent_capabilities = get_object(copy, "agentCapabilities")

@@ -552,7 +552,8 @@ def encode(value: object, what: str, max_depth: int) -> str:
     # Two levels are left for the envelope around it.
     if len(text) > 2 * max_depth and is_deep(text, max_depth - 2) and _deeper_than(value, max_depth - 2):
         raise LocalProtocolError(
-            f"{what} nests deeper than {max_depth - 2} levels; flatten it or raise Limits.max_depth on both sides",
+            f"{what} nests deeper than Limits.max_depth ({max_depth}) with the message around it; flatten it or raise "
+            "the limit on both sides",
             rule="json.depth",
         )
     return text

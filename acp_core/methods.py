@@ -6,7 +6,7 @@ works unchanged.
 
 from __future__ import annotations
 
-from .errors import clip, is_absolute
+from .errors import check_type, clip, is_absolute
 from .events import STOP_REASONS
 from .shapes import (
     AGENT_CAPABILITIES,
@@ -189,12 +189,17 @@ class MethodTable:
     """The methods of one protocol version, by key and by wire name.
 
     Raises:
-        ValueError: a key or a wire name stands twice.
+        TypeError: a wire name is no str.
+        ValueError: a key or a wire name stands twice, or a wire name is empty.
     """
 
     __slots__ = ("_by_key", "_by_wire", "_served", "version")
 
     def __init__(self, version: int, rows: tuple[Method, ...]) -> None:
+        for row in rows:
+            check_type(f"the wire name of {row.key or 'a method'}", row.wire, str, "a str")
+            if not row.wire:
+                raise ValueError(f"the wire name of {row.key} is empty")
         self.version = version
         self._by_key = {row.key: row for row in rows}
         self._by_wire = {row.wire: row for row in rows}
@@ -210,6 +215,10 @@ class MethodTable:
 
     def __iter__(self) -> Iterator[Method]:
         return iter(self._by_key.values())
+
+    def get(self, key: str) -> Method | None:
+        """The row of ``key``, or None."""
+        return self._by_key.get(key)
 
     def wire(self, key: str) -> str:
         """The wire name of ``key``. KeyError when there is no such row."""
@@ -239,10 +248,18 @@ class MethodTable:
         return capabilities
 
     def renamed(self, names: Mapping[str, str]) -> MethodTable:
-        """A copy in which the rows of ``names`` (key to wire name) have other wire names."""
+        """A copy in which the rows of ``names`` (key to wire name) have other wire names.
+
+        Raises:
+            TypeError: ``names`` is no mapping of str to str.
+            ValueError: there is no such key, or two rows would have one wire name.
+        """
+        if not hasattr(names, "keys"):
+            raise TypeError(f"names must be a mapping of keys to wire names, not {type(names).__name__}")
         unknown = set(names) - set(self._by_key)
         if unknown:
-            raise ValueError(f"no such method key: {clip(sorted(unknown))}; the keys are {clip(sorted(self._by_key))}")
+            wrong = clip(sorted(map(str, unknown)))
+            raise ValueError(f"no such method key: {wrong}; the keys are {clip(sorted(self._by_key))}")
         return MethodTable(
             self.version, tuple(row.renamed(names[row.key]) if row.key in names else row for row in self)
         )

@@ -18,7 +18,7 @@ from .attach import (
 )
 from .errors import check_type, clip, local
 from .events import get_object, get_str
-from .methods import CLIENT, Method
+from .methods import BOTH, CLIENT, Method
 from .opening import OpeningClient
 from .permissions import QUESTIONS
 from .replay import Replay
@@ -57,7 +57,7 @@ class ReattachingClient(OpeningClient):
         self._restored = _NOTHING_RESTORED
         self._restored_ids: Collection[str] = ()
         if restore is not None:
-            self._restore(Snapshot(restore))
+            self._restore(Snapshot(restore, self.limits))
 
     # ── Getters ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -213,10 +213,12 @@ class ReattachingClient(OpeningClient):
     # ── The snapshot of an earlier owner, and the tail ────────────────────────────────────────────────────────────────
 
     def _restore(self, snapshot: Snapshot) -> None:
-        if snapshot.nonce == self.nonce:
+        # An open request may be of an owner before the earlier one.
+        owners = {snapshot.nonce, *((get_str(row, "requestId") or "").partition(".")[0] for row in snapshot.requests)}
+        if self.nonce in owners:
             local("snapshot.nonce", "the nonce is the earlier owner's; give a new one, so that public ids stay unique")
         if snapshot.version != self.methods.version:
-            local("snapshot.version", f"the snapshot is of protocol version {snapshot.version}")
+            local("snapshot.version", f"the snapshot is of protocol version {clip(snapshot.version)}")
         self._capabilities = snapshot.client_capabilities
         self._peer_capabilities = snapshot.agent_capabilities
         self._auth_methods = (*snapshot.auth_methods,)
@@ -227,13 +229,18 @@ class ReattachingClient(OpeningClient):
             if found is not None:
                 self._remember_answered(found)
         for stored in snapshot.requests:
-            request_id, key, print_ = get_str(stored, "requestId"), get_str(stored, "key"), get_str(stored, "print")
-            rpc_id, wire = stored.get("rpcId"), get_str(stored, "method")
-            if request_id is None or print_ is None or wire is None or not isinstance(rpc_id, (int, str)):
-                local("snapshot.format", f"an open request of the snapshot is incomplete: {clip(stored)}")
-            row = self.methods[key] if key else Method("", wire, CLIENT, event="RequestReceived")
+            request_id, key, wire = (get_str(stored, name) or "" for name in ("requestId", "key", "method"))
+            rpc_id, print_ = stored.get("rpcId"), get_str(stored, "print") or ""
+            assert isinstance(rpc_id, (int, str))
+            known = self.methods.get(key) if key else Method("", wire, CLIENT, event="RequestReceived")
+            if known is None or known.handler not in (CLIENT, BOTH):
+                local(
+                    "snapshot.methods",
+                    f"the snapshot has an open {clip(wire)}, which this method table does not have for a client; give "
+                    "methods= as the earlier owner did",
+                )
             params = get_object(stored, "params")
-            request = PeerRequest(request_id, rpc_id, row, params, None, None, read_fingerprint(print_))
+            request = PeerRequest(request_id, rpc_id, known, params, None, None, read_fingerprint(print_))
             self._peer_requests[request_id] = request
             self._peer_ids[rpc_id] = request
         self._restored_ids = {*self._peer_requests}

@@ -65,6 +65,8 @@ U16: Final = "an int from 0 to 65535"
 U32: Final = "an int from 0 to 2**32 - 1"
 U64: Final = "an int from 0 to 2**64 - 1"
 I64: Final = "an int of 64 bits"
+INT: Final = "an int"
+COUNT: Final = "an int from 0 to 2**53 - 1"
 LEAVES: dict[str, Callable[[object], bool]] = {
     STR: lambda value: isinstance(value, str),
     BOOL: lambda value: isinstance(value, bool),
@@ -76,6 +78,8 @@ LEAVES: dict[str, Callable[[object], bool]] = {
     U32: _integer(0, 2**32 - 1),
     U64: _integer(0, 2**64 - 1),
     I64: _integer(-(2**63), 2**63 - 1),
+    INT: lambda value: isinstance(value, int) and not isinstance(value, bool),
+    COUNT: _integer(0, 2**53 - 1),
 }
 
 

@@ -91,6 +91,19 @@ def test_a_renamed_row_is_the_same_row(row: Method) -> None:
     }
 
 
+def test_a_table_has_names_for_the_wire() -> None:
+    for wrong in (5, None, b"x"):
+        with pytest.raises(TypeError, match="the wire name of initialize must be a str"):
+            V1.renamed({"initialize": wrong})  # type: ignore[dict-item]  # wrong on purpose
+    with pytest.raises(ValueError, match="the wire name of initialize is empty"):
+        V1.renamed({"initialize": ""})
+    with pytest.raises(TypeError, match="must be a mapping of keys to wire names, not list"):
+        V1.renamed(["initialize"])  # type: ignore[arg-type]  # wrong on purpose
+    with pytest.raises(ValueError, match="no such method key"):
+        V1.renamed({5: "x", "y": "z"})  # type: ignore[dict-item]  # wrong on purpose
+    assert V1.get("initialize") is V1["initialize"] and V1.get("no_such_key") is None
+
+
 # ── Gates ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 GATED = [row for row in V1_UNSTABLE if row.gate is not None]

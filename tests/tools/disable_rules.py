@@ -343,7 +343,7 @@ DISABLINGS = (
         "    if request is None:\n        request = session.fenced\n",
     ),
     Disabling("A6", REATTACH, "        request = session.fenced\n    turn", "        pass\n    turn"),
-    Disabling("A6", REATTACH, "        if snapshot.nonce == self.nonce:\n", "        if False:\n"),
+    Disabling("A6", REATTACH, "        if self.nonce in owners:\n", "        if False:\n"),
     # P1: what was not advertised is refused, and the first answer is the only one
     Disabling(
         "P1",

@@ -29,7 +29,7 @@ from acp_core import (
     Update,
     compare_tail,
 )
-from acp_core.attach import PARTS
+from acp_core.attach import SNAPSHOT
 from tests.core.helpers import (
     CWD,
     FULL_CLIENT,
@@ -588,15 +588,45 @@ def test_A6_the_snapshot_is_one_small_value_that_restores_several_turns_at_once(
         ClientConnection(nonce="test", restore=snapshot)
     # A part that is no such part is not taken for an empty one: a session would be lost in silence.
     row = only_sessions(snapshot)[0]
+    numbers = ("promptId", "openedId", "historyLeft")
+    asked: Message = {"requestId": "old.1", "rpcId": 1, "key": "", "method": "_x", "params": {}, "print": ""}
     for name, value in (
-        *((part, wrong) for part in PARTS for wrong in (3, None)),
-        *((part, [3]) for part in ("sessions", "openRequests", "authMethods")),
-        ("sessions", [{**row, "sessionId": 3}]),
-        ("sessions", [{**row, "promptId": "3"}]),
+        *((part, wrong) for part in SNAPSHOT for wrong in (3.5, None)),
+        *((part, [3]) for part in ("sessions", "openRequests", "authMethods", "answered")),
+        ("format", True),
+        ("protocolVersion", True),
+        *(("nextId", wrong) for wrong in (True, -1, 2**53)),
+        *(("sessions", [{**row, "sessionId": wrong}]) for wrong in (3, "")),
+        *(("sessions", [{**row, name: wrong}]) for name in numbers for wrong in ("3", -1)),
+        *(("sessions", [{**row, name: 3}]) for name in ("cwd", "identity")),
+        *(("openRequests", [{**asked, "rpcId": wrong}]) for wrong in (True, None, 1.5, 10**2000)),
+        *(("openRequests", [{**asked, name: None}]) for name in asked),
     ):
         with pytest.raises(LocalProtocolError) as caught:
             ClientConnection(nonce="next", restore={**snapshot, name: value})
         assert caught.value.rule == "snapshot.format"
+    with pytest.raises(LocalProtocolError, match="cannot be written as JSON"):
+        ClientConnection(nonce="next", restore={**snapshot, "clientCapabilities": {"x": float("nan")}})
+    # The table of the earlier owner had more, and what is handled by the agent is open at none of its clients.
+    for key in ("mcp_connect", "session_prompt"):
+        with pytest.raises(LocalProtocolError, match="give methods=") as caught:
+            ClientConnection(nonce="next", restore={**snapshot, "openRequests": [{**asked, "key": key}]})
+        assert caught.value.rule == "snapshot.methods"
+    # The public ids of an owner before the earlier one are still open, and unique.
+    with pytest.raises(LocalProtocolError, match="nonce is the earlier owner's"):
+        ClientConnection(nonce="old", restore={**snapshot, "openRequests": [asked]})
+    ClientConnection(nonce="next", restore={**snapshot, "openRequests": [{**asked, "rpcId": 10**1000}]})
+
+
+def test_A6_what_is_restored_does_not_change_with_the_callers_dict() -> None:
+    driver, _ = idle_client()
+    snapshot = stored(driver.conn.snapshot())
+    again = ClientConnection(nonce="next", restore=snapshot)
+    told = json.dumps(again.peer_capabilities)
+    part = snapshot["agentCapabilities"]
+    assert isinstance(part, dict)
+    part.clear()
+    assert json.dumps(again.peer_capabilities) == told
 
 
 def only_sessions(snapshot: dict[str, object]) -> list[dict[str, object]]:
