@@ -217,7 +217,15 @@ def compare_tail(stored: Sequence[bytes], tail: Sequence[bytes], dropped: bytes 
     ``dropped`` are the bytes of the tail's cut first line (``TailDropped.raw``), for an owner that stores every line:
     the stored line before an overlap has to end with them. Linear in the number of lines. Nothing is guessed in
     silence: see ``ambiguous`` and ``gap``.
+
+    Raises:
+        TypeError: an argument has a wrong type.
     """
+    given: tuple[tuple[str, object], ...] = (("stored", stored), ("tail", tail))
+    for name, lines in given:
+        if isinstance(lines, (str, bytes)) or not hasattr(lines, "__getitem__"):
+            raise TypeError(f"{name} must be a list of lines, not {type(lines).__name__}")
+    check_type("dropped", dropped, bytes, "bytes")
     # Every end of the stored lines that begins the tail, longest first.
     table = _failures(tail)
     length = 0

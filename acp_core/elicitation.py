@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .errors import clip, local
+from .errors import clip, local, names
 from .events import get_list, get_number, get_object, get_objects, get_str
 
 TYPE_CHECKING = False
@@ -148,10 +148,11 @@ def elicitation_capabilities(modes: Iterable[str]) -> dict[str, object]:
     """What a client advertises that serves these modes.
 
     Raises:
+        TypeError: ``modes`` is no list of words.
         LocalProtocolError: there is no such mode.
     """
-    modes = tuple(modes)
-    for mode in modes:
+    given = names("modes", modes, "words")
+    for mode in given:
         if mode not in MODES:
             local("elicitation.mode", f"no elicitation mode {clip(mode)}; the modes are {', '.join(MODES)}")
-    return {mode: {} for mode in modes}
+    return {mode: {} for mode in given}

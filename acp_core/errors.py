@@ -364,8 +364,8 @@ def items(name: str, value: Iterable[T], want: str) -> list[T]:
 
 
 def names(name: str, value: Iterable[str], want: str) -> list[str]:
-    """``items`` that are texts."""
-    found = items(name, value, want)
+    """``items`` that are texts, or the keys of a mapping."""
+    found = [*value] if isinstance(value, dict) else items(name, value, want)
     for item in found:
         check_type(f"each of {name}", item, str, "a str")
     return found

@@ -14,6 +14,7 @@ from collections import deque
 from . import events
 from .agent import REVISED, AgentConnection, ServedSession
 from .errors import (
+    END_OF_TIME,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     NOT_SENT,
@@ -21,8 +22,10 @@ from .errors import (
     RequestError,
     StreamConflict,
     StreamGap,
+    check_number,
     check_type,
     clip,
+    items,
     local,
     not_served,
     unsupported_interaction,
@@ -488,6 +491,12 @@ class Diagnostic:
 # ── Bounds ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+# Of the limits of an adapter; the others are counts.
+_SECONDS = frozenset(
+    {"query_deadline", "stop_grace", "backoff", "backoff_max", "stable_after", "dispose_deadline"},
+)
+
+
 class HostLimits:
     """The constants of an adapter, each an argument.
 
@@ -502,6 +511,7 @@ class HostLimits:
     ``stable_after`` seconds. dispose_deadline: seconds until the connection to the host is closed whatever is pending.
 
     Raises:
+        TypeError: one has a wrong type.
         ValueError: one is not positive.
     """
 
@@ -558,7 +568,7 @@ class HostLimits:
         self.max_content_bytes = max_content_bytes
         self.query_attempts = query_attempts
         self.query_deadline = query_deadline
-        self.query_pauses = tuple(query_pauses)
+        self.query_pauses = tuple(items("query_pauses", query_pauses, "seconds"))
         self.stop_grace = stop_grace
         self.max_buffered = max_buffered
         self.max_queued = max_queued
@@ -571,7 +581,13 @@ class HostLimits:
         self.dispose_deadline = dispose_deadline
         for name in self.__slots__:
             value = getattr(self, name)
-            if name != "query_pauses" and not value > 0:
+            if name == "query_pauses":
+                continue
+            if name in _SECONDS:
+                check_number(name, value)
+            else:
+                check_type(name, value, int, "an int")
+            if not 0 < value < END_OF_TIME:
                 raise ValueError(f"{name} must be positive, not {clip(value)}")
 
 

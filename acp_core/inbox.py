@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 
 from . import events
+from .errors import check_type
 from .events import Event
 
 TYPE_CHECKING = False
@@ -215,6 +216,8 @@ class Inbox:
     __slots__ = ("_idle", "calm_at", "full_at", "pause_at", "size", "tell_at", "waiters")
 
     def __init__(self, *, pause_at: int = 1 * MIB, full_at: int = 64 * MIB) -> None:
+        for name, mark in (("pause_at", pause_at), ("full_at", full_at)):
+            check_type(name, mark, int, "an int")
         if not 0 < pause_at <= full_at:
             raise ValueError(f"pause_at ({pause_at}) must be positive and not above full_at ({full_at})")
         self.pause_at = pause_at

@@ -96,7 +96,8 @@ class Policy:
         return "reject_once", "reject_always"
 
     def merged(self, other: Policy) -> Policy:
-        """The stricter of both for every key, and for every tool call (client rule P7)."""
+        """The stricter of both for every key, and for every tool call (client rule P7). TypeError for no Policy."""
+        check_type("other", other, Policy, "a Policy")
         keys = [*self.rules, *(key for key in other.rules if key not in self.rules)]
         policy = Policy(
             {key: _stricter(self.verdict(key, None), other.verdict(key, None)) for key in keys},
@@ -110,8 +111,10 @@ class Policy:
     def widened_by(self, other: Policy) -> str | None:
         """The first key for which ``other`` would allow more than this policy does, or None (client rule P7).
 
-        A key may be a tool's title: then it also hides what this policy says of the tool's kind.
+        A key may be a tool's title: then it also hides what this policy says of the tool's kind. TypeError for no
+        Policy.
         """
+        check_type("other", other, Policy, "a Policy")
         keys = (*other.rules, *(key for key in self.rules if key not in other.rules))
         for key in keys:
             for kind in (None, *keys):

@@ -5,7 +5,7 @@ Pure: the owner asks when ``take_query`` says so, tells what came back, and pass
 
 from __future__ import annotations
 
-from .errors import check_duration, check_type, clip, local
+from .errors import check_duration, check_type, clip, items, local
 from .state import ADMITTED, ASKING, DROPPED, NOT_ADMITTED, PAUSING, START_SETTLEMENT, UNKNOWN, allows, move
 
 TYPE_CHECKING = False
@@ -50,13 +50,14 @@ class StartSettlement:
         if attempts < 1:
             local("settlement.attempts", f"attempts is {attempts}; at least one query has to be made")
         check_duration("attempt_deadline", attempt_deadline)
-        for pause in pauses:
+        waits = items("pauses", pauses, "seconds")
+        for pause in waits:
             check_duration("a pause", pause)
-        if attempts > 1 and not pauses:
+        if attempts > 1 and not waits:
             local("settlement.pauses", f"there is no pause, but there are {attempts} attempts")
         self._attempts = attempts
         self._attempt_deadline = attempt_deadline
-        self._pauses = tuple(pauses)
+        self._pauses = tuple(waits)
         self._asked = 0
         self._owed = True
         self._due: float | None = None

@@ -11,7 +11,7 @@ from binascii import b2a_base64
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from acp_core.schema.v1_types import (
         Annotations,
@@ -411,15 +411,21 @@ def mcp_stdio(
     meta: Meta | None = None,
 ) -> McpServerStdio:
     """An MCP server that the agent starts as a process. `args` and `env` go on the wire even when empty (D14)."""
-    variables: list[EnvVariable] = [{"name": key, "value": value} for key, value in (env or {}).items()]
+    variables: list[EnvVariable] = [{"name": key, "value": value} for key, value in _pairs("env", env)]
     out: McpServerStdio = {"name": name, "command": command, "args": list(args), "env": variables}
     if meta is not None:
         out["_meta"] = meta
     return out
 
 
+def _pairs(name: str, given: Mapping[str, str] | None) -> Iterable[tuple[str, str]]:
+    if given is not None and not hasattr(given, "items"):
+        raise TypeError(f"{name} must be a mapping of names to values, not {type(given).__name__}")
+    return (given or {}).items()
+
+
 def _headers(headers: Mapping[str, str] | None) -> list[HttpHeader]:
-    return [{"name": key, "value": value} for key, value in (headers or {}).items()]
+    return [{"name": key, "value": value} for key, value in _pairs("headers", headers)]
 
 
 def mcp_http(

@@ -678,6 +678,8 @@ class _Schema:
 
     def node(self, name: str) -> _Node:
         """Return the compiled type `name`; KeyError when there is none."""
+        if not isinstance(name, str):
+            raise TypeError(f"name must be a str, not {type(name).__name__}")
         found = self.nodes.get(name)
         if found is None:
             found = self.nodes[name] = self.compile(self.kinds[name], name)
@@ -743,6 +745,8 @@ def _schema(unstable: bool) -> _Schema:
 
 def _method_node(key: str, column: int, unstable: bool) -> _Node | None:
     """Return the type of params (column 3) or result (column 4); None for an extension, which has none."""
+    if not isinstance(key, str):
+        raise TypeError(f"key must be a str, not {type(key).__name__}")
     schema = _schema(unstable)
     row = schema.methods.get(key)
     if row is None:

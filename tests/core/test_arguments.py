@@ -11,11 +11,18 @@ from acp_core import (
     Admission,
     AgentConnection,
     ClientConnection,
+    HostLimits,
     LocalProtocolError,
     PermissionRequested,
+    Policy,
     RequestReceived,
+    StartSettlement,
+    compare_tail,
+    elicitation_capabilities,
 )
 from acp_core.errors import clip
+from acp_core.inbox import Inbox
+from acp_core.schema import build, validation
 from tests.core.helpers import (
     CWD,
     FULL_AGENT,
@@ -370,14 +377,18 @@ def test_a_list_is_a_list(wrong: object) -> None:
     listed = one(served.feed(request(9, "session/list", {})), RequestReceived).request_id
     calls: list[tuple[str, Callable[..., object]]] = [
         ("mcp_servers", lambda mcp_servers: driver.conn.open_session(CWD, mcp_servers=mcp_servers)),
-        ("additional_directories", lambda given: driver.conn.open_session(CWD, additional_directories=given)),
-        ("extensions", lambda given: ClientConnection(nonce="n", extensions=given)),
-        ("extensions", lambda given: AgentConnection(nonce="n", extensions=given)),
-        ("cycle_origins", lambda given: ClientConnection(nonce="n", cycle_origins=given)),
         ("auth_methods", lambda given: AgentConnection(nonce="n", auth_methods=given)),
         ("options", lambda given: served.conn.ask_permission("s1", {"toolCallId": "t"}, given)),
         ("sessions", lambda given: served.conn.answer_list(listed, given)),
     ]
+    if not isinstance(wrong, dict):
+        # The keys of a mapping are names.
+        calls += [
+            ("additional_directories", lambda given: driver.conn.open_session(CWD, additional_directories=given)),
+            ("extensions", lambda given: ClientConnection(nonce="n", extensions=given)),
+            ("extensions", lambda given: AgentConnection(nonce="n", extensions=given)),
+            ("cycle_origins", lambda given: ClientConnection(nonce="n", cycle_origins=given)),
+        ]
     if not isinstance(wrong, str):
         calls.append(("content", lambda given: driver.conn.prompt(session, given)))
     for name, call in calls:
@@ -451,3 +462,36 @@ def test_a_value_that_cannot_be_shown_is_told_by_its_type() -> None:
     for value in (deep(), {"a": 10**5000}, {"a": Odd()}):
         refused(lambda given=value: served.conn.update("s1", given), "<dict>", rule="update.kind")  # type: ignore[misc]  # a default binds it
     assert clip(10**5000) == "<int>"
+
+
+def test_functions_name_what_they_cannot_take() -> None:
+    policy = Policy()
+    calls: list[tuple[str, Callable[..., object], object]] = [
+        ("modes must be a list of words, not str", elicitation_capabilities, "form"),
+        ("modes must be a list of words, not NoneType", elicitation_capabilities, None),
+        ("stored must be a list of lines, not NoneType", lambda given: compare_tail(given, []), None),
+        ("tail must be a list of lines, not bytes", lambda given: compare_tail([], given), b"x"),
+        ("dropped must be bytes, not str", lambda given: compare_tail([], [], given), "x"),
+        ("other must be a Policy, not dict", policy.merged, {}),
+        ("other must be a Policy, not NoneType", policy.widened_by, None),
+        ("pauses must be a list of seconds, not int", lambda given: StartSettlement(pauses=given), 1),
+        ("query_pauses must be a list of seconds", lambda given: HostLimits(query_pauses=given), 1),
+        ("max_links must be an int, not str", lambda given: HostLimits(max_links=given), "8"),
+        ("max_links must be an int, not float", lambda given: HostLimits(max_links=given), 8.0),
+        ("backoff must be a number of seconds, not bool", lambda given: HostLimits(backoff=given), True),
+        ("pause_at must be an int, not NoneType", lambda given: Inbox(pause_at=given), None),
+        ("full_at must be an int, not str", lambda given: Inbox(full_at=given), "1"),
+        ("key must be a str, not NoneType", lambda given: validation.validate(given, {}), None),
+        ("key must be a str, not list", lambda given: validation.read(given, {}), []),
+        ("name must be a str, not dict", lambda given: validation.validate_type(given, {}), {}),
+        ("env must be a mapping", lambda given: build.mcp_stdio("m", command="c", env=given), ["A=1"]),
+        ("headers must be a mapping", lambda given: build.mcp_http("m", url="u", headers=given), "A: 1"),
+    ]
+    for words, call, wrong in calls:
+        with pytest.raises(TypeError, match=words):
+            call(wrong)
+    for seconds in (float("inf"), float("nan"), 0, -1):
+        with pytest.raises(ValueError, match="backoff must be positive"):
+            HostLimits(backoff=seconds)
+    # An iterator of pauses is not lost on the second look.
+    assert StartSettlement(attempts=2, pauses=iter([0.5])).state == StartSettlement().state  # type: ignore[arg-type]  # works all the same
