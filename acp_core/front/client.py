@@ -314,6 +314,8 @@ class SessionFront(Generic[WaiterT, TurnT]):
         self.link = link
         self.connection = connection
         self.handle = handle
+        # Whoever reads its events, so that one who reads again is not forgotten for another.
+        self._reader = link.waiter()
 
     def __repr__(self) -> str:
         return f"Session({self.session_id!r}, {self.state})"
@@ -361,12 +363,12 @@ class SessionFront(Generic[WaiterT, TurnT]):
 
 
 class SessionIterator:
-    """What a session says between turns. Leaving it loses nothing: the next one goes on. For one reader at a time."""
+    """What a session says between turns. Leaving it loses nothing: the next one goes on."""
 
     def __init__(self, session: SessionFront[Any, Any]) -> None:
         self._link = session.link
         self._channel = self._link.inbox.listen(session.handle)
-        self._waiter = self._link.waiter()
+        self._waiter = session._reader
         self._channel.wake = self._waiter.notify
 
     def __aiter__(self) -> Self:

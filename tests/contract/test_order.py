@@ -167,6 +167,18 @@ def test_events_of_a_session_end_with_the_connection(bench: Bench) -> None:
     assert [event.update["title"] for event in events if isinstance(event, Update)] == ["t"]
 
 
+def test_each_reader_of_events_is_woken(bench: Bench) -> None:
+    _agent, session, peer = bench.session()
+
+    def read() -> str:
+        return next(event.text for event in session.events() if isinstance(event, AgentMessageChunk))
+
+    readers = [bench.spawn(read) for _ in range(3)]
+    for text in "abc":
+        peer.send(peer.chunk(text))
+    assert sorted(get(reader) for reader in readers) == ["a", "b", "c"]
+
+
 def test_the_origins_that_end_a_cycle_are_an_argument(bench: Bench) -> None:
     _agent, session, peer = bench.session(cycle_origins=["mine"])
     for kind in ("task-notification", "mine"):

@@ -700,7 +700,7 @@ def test_a_tool_call_names_absolute_paths_and_lines_from_1(fields: Message, rule
     driver, _ = prompting_agent()
     for kind in ("tool_call", "tool_call_update"):
         with pytest.raises(LocalProtocolError) as caught:
-            driver.conn.update("s1", {"sessionUpdate": kind, "toolCallId": "t", **fields})
+            driver.conn.update("s1", {"sessionUpdate": kind, "toolCallId": "t", "title": "a", **fields})
         assert caught.value.rule == rule
     with pytest.raises(LocalProtocolError) as caught:
         driver.conn.ask_permission("s1", {"toolCallId": "t", **fields}, OPTIONS)
@@ -710,7 +710,7 @@ def test_a_tool_call_names_absolute_paths_and_lines_from_1(fields: Message, rule
         "locations": [{"path": "/a", "line": 1}, {"path": "C:\\b", "line": None}, {"path": "\\\\server\\c"}],
         "content": [{"type": "diff", "path": "/a", "newText": ""}, {"type": "terminal", "terminalId": "x"}],
     }
-    driver.conn.update("s1", {"sessionUpdate": "tool_call", "toolCallId": "t", **fine})
+    driver.conn.update("s1", {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "a", **fine})
     assert len(driver.sent()) == 1
 
 
