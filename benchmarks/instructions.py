@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -65,30 +65,58 @@ def count(tree: Path, jobs: list[Job]) -> list[int]:
     return [run - ready for run, ready in zip(totals[::2], totals[1::2], strict=True)]
 
 
+def grow(where: Path) -> None:
+    """A tree of what stands in the work tree; the core only if there is none."""
+    for package in PACKAGES:
+        if not (where / package).exists():
+            copy(package, where)
+    subprocess.run([sys.executable, "-m", "compileall", "-q", *PACKAGES], cwd=where, check=True)
+
+
+def write_lines(rows: list[Ratio], messages: int, where: Path) -> tuple[list[Path], list[int]]:
+    """The lines of each row in a file, and how many they are."""
+    files: list[Path] = []
+    sizes: list[int] = []
+    for row in rows:
+        share = messages * row.count // 100_000
+        lines = row.data(max(50, share) if row.unit == "line" else max(1, share))
+        sizes.append(len(lines))
+        files.append(where / row.name)
+        files[-1].write_bytes(b"\n".join(lines))
+    return files, sizes
+
+
+def per_message(totals: list[int], sizes: list[int]) -> list[float]:
+    """Instructions a message."""
+    return [total / size for total, size in zip(totals, sizes, strict=True)]
+
+
 def compare(base: str, rows: list[Ratio], messages: int) -> list[tuple[Ratio, float, float, float]]:
     """The instructions per message of the floor, of the commit, and of the work tree, for each row."""
     with tempfile.TemporaryDirectory(prefix="instructions") as temporary:
         # Names of one length, for the same reason.
         before, after = Path(temporary, "base"), Path(temporary, "work")
         unpack(base, before)
-        copy("acp_core", after)
         for tree in (before, after):
-            copy("benchmarks", tree)
-            subprocess.run([sys.executable, "-m", "compileall", "-q", *PACKAGES], cwd=tree, check=True)
-        counts: list[int] = []
-        files: list[Path] = []
-        for row in rows:
-            share = messages * row.count // 100_000
-            lines = row.data(max(50, share) if row.unit == "line" else max(1, share))
-            counts.append(len(lines))
-            files.append(Path(temporary, row.name))
-            files[-1].write_bytes(b"\n".join(lines))
+            grow(tree)
+        files, sizes = write_lines(rows, messages, Path(temporary))
         works = [(row.work, file) for row, file in zip(rows, files, strict=True)]
         floors = [(row.floor, file) for row, file in zip(rows, files, strict=True)]
         with ThreadPoolExecutor() as pool:
             found = pool.map(count, (before, after, after), (works, works, floors))
-            old, new, floor = ([total / size for total, size in zip(totals, counts, strict=True)] for totals in found)
+            old, new, floor = (per_message(totals, sizes) for totals in found)
         return list(zip(rows, floor, old, new, strict=True))
+
+
+def countable(names: Sequence[str]) -> list[Ratio]:
+    """The rows of these names. Ends the program when there are none, or nothing to count with."""
+    if shutil.which("valgrind") is None:
+        sys.exit("valgrind is not installed: it counts the instructions. On Debian: apt-get install valgrind")
+    rows = [row for row in pick(names) if row in COUNTED and isinstance(row, Ratio)]
+    if not rows:
+        can = ", ".join(row.name for row in COUNTED if isinstance(row, Ratio))
+        sys.exit(f"none of {' '.join(names)} can be counted; these can: {can}")
+    return rows
 
 
 def main() -> None:
@@ -100,12 +128,7 @@ def main() -> None:
         "--messages", type=int, default=2000, help="how many chunks R1 has, 2000 by default; others in proportion"
     )
     options = parser.parse_args()
-    if shutil.which("valgrind") is None:
-        sys.exit("valgrind is not installed: it counts the instructions. On Debian: apt-get install valgrind")
-    rows = [row for row in pick(options.rows) if row in COUNTED and isinstance(row, Ratio)]
-    if not rows:
-        names = ", ".join(row.name for row in COUNTED if isinstance(row, Ratio))
-        sys.exit(f"none of {' '.join(options.rows)} can be counted; these can: {names}")
+    rows = countable(options.rows)
     print(f"{'row':14} {'floor':>8} {'before':>8} {'after':>8} {'change':>8}   {'before':>6} {'after':>6} {'bar':>6}")
     print(f"{'':14} {'instructions per message':>35}   {'of the floor':>20}")
     for row, floor, before, after in compare(options.base, rows, options.messages):

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks import fresh, huge, idle, measuring, peers, scale, traffic
+from benchmarks.features import FEATURES, Feature, edited
 from benchmarks.page import insert
 from benchmarks.rows import Figure, Ratio, Row
 from benchmarks.table import ROWS, pick
@@ -112,3 +113,9 @@ def run(module: str, *arguments: str) -> str:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: f"{feature.rows[0]} {feature.name}")
+def test_a_feature_that_is_left_out_is_there(feature: Feature) -> None:
+    compile(edited(feature), feature.file, "exec")
+    assert all(isinstance(row, Ratio) for row in pick(feature.rows))
