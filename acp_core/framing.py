@@ -4,12 +4,41 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Literal, TypeAlias
+    from typing import AnyStr, Literal, TypeAlias
 
     Line: TypeAlias = "str | bytes | LongLine"
 
 # One step handles at most this much, so that a consumer who stops early has not paid for a large read.
 BLOCK = 65536
+
+
+# How much is split at a time; a longer line is cut off by itself.
+_WINDOW = 4096
+
+
+def split(text: AnyStr, newline: AnyStr) -> list[AnyStr]:
+    """``text.split(newline)``. That looks at every character by itself, which find does not: 0.15 of json.loads on tool
+    calls of 10 KiB."""
+    for start in range(0, len(text) - _WINDOW, _WINDOW):
+        if text.find(newline, start, start + _WINDOW) < 0:
+            break
+    else:
+        return text.split(newline)
+    lines: list[AnyStr] = []
+    start = 0
+    while len(text) - start > _WINDOW:
+        end = text.rfind(newline, start, start + _WINDOW)
+        if end >= 0:
+            lines += text[start:end].split(newline)
+        else:
+            end = text.find(newline, start + _WINDOW)
+            if end < 0:
+                lines.append(text[start:])
+                return lines
+            lines.append(text[start:end])
+        start = end + 1
+    lines += text[start:].split(newline)
+    return lines
 
 
 class LongLine:
@@ -102,9 +131,9 @@ class Framer:
     def _split(self, block: bytes) -> list[Line]:
         if block.isascii():
             text = block.decode("ascii")
-            lines: list[Line] = [*text.split("\n")]
+            lines: list[Line] = [*split(text, "\n")]
         else:
-            lines = [line.decode("ascii") if line.isascii() else line for line in block.split(b"\n")]
+            lines = [line.decode("ascii") if line.isascii() else line for line in split(block, b"\n")]
         self.ends = b""
         if b"\r" in block:
             texts = [line for line in lines if not isinstance(line, LongLine)]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_core.framing import BLOCK, Framer, LongLine
+from acp_core.framing import _WINDOW, BLOCK, Framer, LongLine, split
 from tests.spec.requirements import requirement
 
 LIMIT, HEAD, TAIL = 12, 5, 3
@@ -140,3 +140,15 @@ def test_the_cost_of_a_long_line_is_linear() -> None:
     """16 MiB may take four times as long as 4 MiB; quadratic cost would take sixteen times as long. In small chunks, so
     that it is not the system's time for fresh pages, of which the longer line needs more than its share."""
     assert seconds(16 * 2**20) < 10 * seconds(4 * 2**20)
+
+
+lengths = st.one_of(
+    st.integers(0, 3), st.integers(_WINDOW - 2, _WINDOW + 2), st.integers(2 * _WINDOW - 2, 2 * _WINDOW + 2)
+)
+
+
+@given(st.lists(lengths, max_size=8))
+def test_a_text_is_split_as_split_does_whatever_the_lengths_of_its_lines(sizes: list[int]) -> None:
+    text = "\n".join(chr(97 + number) * size for number, size in enumerate(sizes))
+    assert split(text, "\n") == text.split("\n")
+    assert split(text.encode(), b"\n") == text.encode().split(b"\n")
