@@ -442,15 +442,29 @@ class Connection:
                         and (end <= flat or not codec.is_deep(text, self._max_depth))
                     ):
                         found = self._update(params, line, at)
+                    elif (
+                        # The same for judge and every other message: 0.1 of json.loads a result.
+                        value.__class__ is dict
+                        and value.get("jsonrpc") == "2.0"
+                        and end == len(text)
+                        and (end <= 2 * self._max_depth or not codec.is_deep(text, self._max_depth))
+                    ):
+                        found = self._object(value, line, at)
                     else:
                         found = self._value(codec.judge(value, end, text, line, self._max_depth), line, at)
                 if found is not None:
                     yield found
+                elif len(ready) == 1 and self._lines is lines:
+                    # Without a detour through the list of those that are due: 0.1 of json.loads less for a result.
+                    yield ready.pop()
                 # The consumer may have pulled, sent or closed meanwhile: look at the whole state again.
                 if ready or self._due or self._lines is not lines or self._fatal is not None:
                     break
             else:
                 self._lines = None
+                if not (self._inputs or self._data):
+                    self._unread = self._block = 0
+                    return
 
     def next_event(self) -> Event | None:
         """The next event, or None when the input is worked off. The connection's state moves with each event."""
@@ -581,34 +595,40 @@ class Connection:
         said = why if self._faults is codec.FAULTS else None
         return self._value(codec.diagnose(line, self._max_depth, said), line, at)
 
-    def _value(self, value: JsonObject | Envelope | Reject, line: str | bytes, at: float) -> Event | None:
-        """What a line says. Returns its event, or None when there is none or several stand in ``_ready``."""
+    def _value(self, value: JsonObject | Reject, line: str | bytes, at: float) -> Event | None:
+        """What a line says. Returns its event, or None when there is none or it stands in ``_ready``."""
         if isinstance(value, dict):
-            # A plain request and a plain result are told here, by all that envelope would check of them: an integer id
-            # of 64 bits, or of a request of ours, and nothing beside the members of their kind. Without an Envelope a
-            # result costs 0.7 of json.loads less, a request 0.24.
-            rpc_id = value.get("id")
-            if type(rpc_id) is int:
-                size = len(value)
-                if size == 4:
-                    wire, params = value.get("method"), value.get("params")
-                    if isinstance(wire, str) and isinstance(params, dict) and -_WORD < rpc_id < _WORD:
-                        self._peer_request(rpc_id, wire, params, line, at)
-                        return None
-                elif size == 3 and "result" in value:
+            return self._object(value, line, at)
+        if line.strip():
+            self._rejected(value, line, at)
+        return None
+
+    def _object(self, value: JsonObject, line: str | bytes, at: float) -> Event | None:
+        """What a JSON-RPC object says, the same way."""
+        # A plain request and a plain result are told here, by all that envelope would check of them: an integer id of
+        # 64 bits, or of a request of ours, and nothing beside the members of their kind. Without an Envelope a result
+        # costs 0.7 of json.loads less, a request 0.24.
+        rpc_id = value.get("id")
+        if type(rpc_id) is int:
+            size = len(value)
+            if size == 3:
+                if "result" in value:
                     request = self._requests.get(rpc_id)
                     if request is not None and "answer" in REQUEST[request.state]:
                         self._settle(request, "answer", Settlement("result", ANSWERED, value["result"], None, line), at)
                         return None
-            elif value.get("method") == self._update_wire and "id" not in value:
-                return self._update(events.get_object(value, "params"), line, at)
-            value = codec.envelope(value, self.limits.max_id_bytes)
-        elif not line.strip():
-            return None
-        if isinstance(value, Reject):
-            self._rejected(value, line, at)
+            elif size == 4:
+                wire, params = value.get("method"), value.get("params")
+                if isinstance(wire, str) and isinstance(params, dict) and -_WORD < rpc_id < _WORD:
+                    self._peer_request(rpc_id, wire, params, line, at)
+                    return None
+        elif value.get("method") == self._update_wire and "id" not in value:
+            return self._update(events.get_object(value, "params"), line, at)
+        message = codec.envelope(value, self.limits.max_id_bytes)
+        if isinstance(message, Reject):
+            self._rejected(message, line, at)
         else:
-            self._message(value, line, at)
+            self._message(message, line, at)
         return None
 
     def _long_line(self, line: LongLine, at: float) -> None:
