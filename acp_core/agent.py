@@ -319,12 +319,14 @@ class AgentConnection(Connection):
                 written.
         """
         request = self._open_peer_request(request_id, "answer")
-        if result is not None:
+        if result is None:
+            result = {}
+        elif result.__class__ is not dict:
             check_type("result", result, dict, "a dict")
         if request.method.result is not None:
-            self._respond_value(request, dict(result) if result is not None else {})
+            self._respond_value(request, dict(result))
         else:
-            body = codec.encode(result if result is not None else {}, "the result", self._max_depth)
+            body = codec.encode(result, "the result", self._max_depth)
             self._write_answer(request, codec.result_line(request.rpc_id, body))
 
     def end_turn(

@@ -1012,11 +1012,12 @@ class Connection:
                 like (``message.shape``), or nothing can be written any more.
         """
         request = self._open_peer_request(request_id, "answer")
-        if result is not None:
+        if result is None:
+            result = {}
+        elif result.__class__ is not dict:
             check_type("result", result, dict, "a dict")
-        value: Mapping[str, object] = result if result is not None else {}
-        self._check_result(request, value)
-        self._respond(request, codec.encode(value, "the result", self.limits.max_depth))
+        self._check_result(request, result)
+        self._respond(request, codec.encode(result, "the result", self.limits.max_depth))
 
     def respond_error(self, request_id: str, code: int, message: str, data: object = None) -> None:
         """Answer a request of the peer with an error: ``code`` is a 32-bit integer, ``message`` one short sentence.
@@ -1121,9 +1122,11 @@ class Connection:
     def _write_answer(self, request: PeerRequest, line: bytes) -> None:
         if self._state in UNWRITABLE:
             self._check_writable()
-        self._check_room(len(line))
+        size = len(line)
+        self._check_room(size)
         self._forget_peer_request(request, "answer")
-        self._queue(line)
+        self._output_bytes += size
+        self._output.append(line)
 
     def _cancel_own(self, request: OwnRequest) -> None:
         if request.state in (WAITING, QUEUED):
@@ -1234,17 +1237,17 @@ class Connection:
             local("limits.max_open_requests", f"{limit} requests wait for an answer; wait for some of them to settle")
 
     def _check_room(self, size: int) -> None:
-        limit = self.limits.max_output_bytes
-        if size - 1 > self.limits.max_line_bytes:
+        limits = self.limits
+        if size - 1 > limits.max_line_bytes:
             local(
                 "limits.max_line_bytes",
-                f"a message of {size - 1} bytes passes the bound of {self.limits.max_line_bytes}; split it",
+                f"a message of {size - 1} bytes passes the bound of {limits.max_line_bytes}; split it",
             )
-        if self._output_bytes + size > limit:
+        if self._output_bytes + size > limits.max_output_bytes:
             local(
                 "limits.max_output_bytes",
-                f"{size} bytes on top of {self._output_bytes} unsent ones pass {limit}; the peer reads too slowly: "
-                "write what data_to_send() gives first",
+                f"{size} bytes on top of {self._output_bytes} unsent ones pass {limits.max_output_bytes}; the peer "
+                "reads too slowly: write what data_to_send() gives first",
             )
 
     # ── What goes out ───────────────────────────────────────────────────────────────────────────────────────────────
