@@ -30,9 +30,22 @@ class Feature(NamedTuple):
 CONNECTION, CLIENT, AGENT, CODEC = "connection.py", "client.py", "agent.py", "codec.py"
 CHUNKS = ("R1", "R2")
 FEATURES = (
-    Feature(CHUNKS, "the version", CONNECTION, '                        and value.get("jsonrpc") == "2.0"\n', ""),
+    Feature(
+        CHUNKS,
+        "the version",
+        CONNECTION,
+        '.__class__ is dict\n                        and value.get("jsonrpc") == "2.0"\n'
+        "                        and end == len(text)\n                        and (end <= flat",
+        ".__class__ is dict\n                        and end == len(text)\n                        and (end <= flat",
+    ),
     Feature(CHUNKS, "no member but its own", CONNECTION, "                        and len(value) == 3\n", ""),
-    Feature(CHUNKS, "nothing behind the value", CONNECTION, "                        and end == len(text)\n", ""),
+    Feature(
+        CHUNKS,
+        "nothing behind the value",
+        CONNECTION,
+        "                        and end == len(text)\n                        and (end <= flat",
+        "                        and (end <= flat",
+    ),
     Feature(
         CHUNKS, "the depth", CONNECTION, "and (end <= flat or not codec.is_deep(text, self._max_depth))", "and True"
     ),
@@ -88,20 +101,22 @@ FEATURES = (
         "self._ready.append(events.RequestSettled(request, settlement, at))",
         "self._ready.append(request)",
     ),
-    Feature(("S1.results",), "the shape of the result", CONNECTION, "        self._check_result(request, value)\n", ""),
+    Feature(
+        ("S1.results",), "the shape of the result", CONNECTION, "        self._check_result(request, result)\n", ""
+    ),
     Feature(
         ("S1.results",),
         "the bounds of the output",
         CONNECTION,
-        '        self._check_room(len(line))\n        self._forget_peer_request(request, "answer")\n',
+        '        self._check_room(size)\n        self._forget_peer_request(request, "answer")\n',
         '        self._forget_peer_request(request, "answer")\n',
     ),
     Feature(
         ("S1.results",),
         "the first answer counts",
         CONNECTION,
-        '        self._forget_peer_request(request, "answer")\n        self._queue(line)\n',
-        "        self._queue(line)\n",
+        '        self._forget_peer_request(request, "answer")\n        self._output_bytes += size\n',
+        "        self._output_bytes += size\n",
     ),
     Feature(
         ("S1.results", "S1.chunks", "S1.permission"),
