@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from .connection import AnySession, JsonObject
     from .events import Event, PermissionOption
     from .limits import Limits
-    from .options import CancelThen, OnIdle
+    from .options import CancelThen, OnIdle, Verdict
     from .turns import Admission
 
 # Content blocks of a prompt that an agent has to advertise; text and resource_link are always taken.
@@ -897,41 +897,38 @@ class ClientConnection(ReattachingClient):
                 return True
         if request.method.key != "session_request_permission":
             return False
-        if self._permissions is ASKING:
+        policy = self._permissions
+        verdict = ASK if policy is ASKING else self._verdict(policy, session, request.params)
+        if verdict == ASK:
+            self._timers.arm(request, at + policy.ask_deadline)
             return False
-        tool_call = get_object(request.params, "toolCall")
+        option_id = events.permission_option_id(request.params, policy.kinds(verdict))
+        self._answer_permission(request, "policy", verdict, option_id, at)
+        return True
+
+    def _verdict(self, policy: Policy, session: Session, params: JsonObject) -> Verdict:
+        """What the policy says of a permission request, as far as that may be said here."""
+        tool_call = get_object(params, "toolCall")
         title, kind = get_str(tool_call, "title"), get_str(tool_call, "kind")
         if not (title and kind):
             known = session.tools.get(get_str(tool_call, "toolCallId") or "", (None, None))
             title, kind = title or known[0], kind or known[1]
-        verdict = self._permissions.verdict(title, kind)
+        verdict = policy.verdict(title, kind)
         # Of a tail without a snapshot nothing is known to be unanswered: nothing is allowed by itself (client rule A5).
         # Nor is a tool call without a name, when its name may have been said before the tail began.
         if verdict == ALLOW and (
             (self._replaying and not self._restored) or (session.attached and title is None and kind is None)
         ):
-            verdict = ASK
-        if verdict == ASK:
-            return False
-        option_id = events.permission_option_id(request.params, self._permissions.kinds(verdict))
-        self._answer_permission(request, "policy", verdict, option_id, at)
-        return True
+            return ASK
+        return verdict
 
-    def _raise_request(self, request: PeerRequest, line: str | bytes, at: float) -> None:
-        super()._raise_request(request, line, at)
-        if request.method.key == "session_request_permission":
-            self._limit_asking(request, at)
+    def _ask_restored(self, request: PeerRequest) -> None:
+        self._timers.arm_later(request, self._permissions.ask_deadline)
 
-    def _limit_asking(self, request: PeerRequest, since: float | None) -> None:
-        """Deny a held permission when nobody has answered it in time (client rule P4); None: from the next bytes on."""
-        seconds = self._permissions.ask_deadline
-
-        def deny(at: float) -> None:
-            option_id = events.permission_option_id(request.params, self._permissions.kinds(DENY))
-            self._answer_permission(request, "deadline", DENY, option_id, at)
-
-        timers = self._timers
-        request.timer = timers.after(seconds, deny) if since is None else timers.at(since + seconds, deny)
+    def _unanswered(self, request: PeerRequest, at: float) -> None:
+        """Deny a held permission: nobody has answered it in time (client rule P4)."""
+        option_id = events.permission_option_id(request.params, self._permissions.kinds(DENY))
+        self._answer_permission(request, "deadline", DENY, option_id, at)
 
     def _answer_permission(self, request: PeerRequest, by: str, verdict: str, option_id: str | None, at: float) -> None:
         """Answer a permission without its owner, and say so."""

@@ -46,7 +46,7 @@ from .state import (
     allows,
     move,
 )
-from .timers import Timers
+from .timers import Timer, Timers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -539,7 +539,12 @@ class Connection:
         if self._inputs and not self._data:
             kind, data, self._at = self._inputs[0]
             if kind == _TIMEOUT:
-                if not self._timers.fire(self._at) and self._inputs and self._inputs[0][0] == _TIMEOUT:
+                due = self._timers.take(self._at)
+                if isinstance(due, Timer):
+                    due.action(self._at)
+                elif isinstance(due, PeerRequest):
+                    self._unanswered(due, self._at)
+                else:
                     self._drop_input()
                 return
             self._drop_input()
@@ -850,7 +855,8 @@ class Connection:
         self._ready.append(cls(request, self._replaying, line, at))
 
     def _answer_at_once(self, request: PeerRequest, at: float) -> bool:
-        """For a subclass: answer a new request that its owner need not be asked about. It is never open then."""
+        """For a subclass: answer a new request that its owner need not be asked about; it is never open then. Or set the
+        time by which its owner has to answer."""
         return False
 
     def _gate_peer(self, row: Method, params: JsonObject) -> RequestError | None:
@@ -912,12 +918,15 @@ class Connection:
         if self._peer_requests.pop(request.request_id, None) is not None:
             if self._peer_ids.get(request.rpc_id) is request:
                 del self._peer_ids[request.rpc_id]
-            if request.timer is not None:
-                self._timers.cancel(request.timer)
+            if request.pending:
+                self._timers.cancel(request)
         self._forgotten(request, event)
 
     def _forgotten(self, request: PeerRequest, event: str) -> None:
         """For a subclass: a request of the peer is not open any more."""
+
+    def _unanswered(self, request: PeerRequest, at: float) -> None:
+        """For a subclass: the owner has not answered a request in the time that was set for it."""
 
     def _abandon(self, request: PeerRequest, reason: str, at: float) -> None:
         self._forget_peer_request(request, "abandon")

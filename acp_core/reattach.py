@@ -165,7 +165,7 @@ class ReattachingClient(OpeningClient):
                 open_request.session = session
                 open_request.turn = turn
                 if open_request.method.key == "session_request_permission":
-                    self._limit_asking(open_request, None)
+                    self._ask_restored(open_request)
         return session
 
     def end_tail(self) -> None:
@@ -375,8 +375,8 @@ class ReattachingClient(OpeningClient):
     def _session_ready(self, session: Session, at: float) -> None:
         """For a subclass: the session takes a prompt from here on."""
 
-    def _limit_asking(self, request: PeerRequest, since: float | None) -> None:
-        """For a subclass: a permission that was asked is denied when nobody answers it in time."""
+    def _ask_restored(self, request: PeerRequest) -> None:
+        """For a subclass: a restored permission has its session; its owner's time begins with the next bytes."""
 
 
 def stored_session(session: Session) -> JsonObject:

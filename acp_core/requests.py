@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .errors import NOT_SENT, SENT_NO_REPLY, ACPError
 from .state import QUEUED, UNANSWERED, WAITING
+from .timers import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,11 +88,11 @@ class OwnRequest:
         return NOT_SENT if self.state in (WAITING, QUEUED) else SENT_NO_REPLY
 
 
-class PeerRequest:
-    """A request of the peer that waits for our answer. ``fingerprint`` tells its line from others, where that is of use
-    to this side."""
+class PeerRequest(Deadline):
+    """A request of the peer that waits for our answer, and the time by which its owner has to give it, if there is one.
+    ``fingerprint`` tells its line from others, where that is of use to this side."""
 
-    __slots__ = ("fingerprint", "method", "params", "request_id", "rpc_id", "session", "state", "timer", "turn")
+    __slots__ = ("fingerprint", "method", "params", "request_id", "rpc_id", "session", "state", "turn")
 
     def __init__(
         self,
@@ -111,7 +112,7 @@ class PeerRequest:
         self.session = session
         self.turn = turn
         self.state = UNANSWERED
-        self.timer: Timer | None = None
+        self.pending = False
 
 
 # What is mostly empty is the one empty tuple until something is added, and costs nothing till then.

@@ -1,4 +1,4 @@
-"""Deadlines as data: a heap of absolute times, each with the action it stands for. No clock here (rule 5)."""
+"""Deadlines as data: a heap of absolute times, each with what it is set for. No clock here (rule 5)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Timer:
-    """One deadline. ``when`` is in seconds on the caller's clock; a duration that has not started yet while unarmed."""
+class Deadline:
+    """Something that a time is set for. ``when`` is in seconds on the caller's clock; a duration that has not started
+    yet while unarmed. ``pending`` is false before it is set, and once it has fired or was cancelled."""
 
-    __slots__ = ("action", "sequence", "when")
+    __slots__ = ("pending", "when")
 
-    def __init__(self, when: float, sequence: int, action: Callable[[float], None] | None) -> None:
-        self.when = when
-        self.sequence = sequence
+    when: float
+
+    def __init__(self) -> None:
+        self.pending = False
+
+
+class Timer(Deadline):
+    """A deadline that is nothing but an action, which is run with the time."""
+
+    __slots__ = ("action",)
+
+    def __init__(self, action: Callable[[float], None]) -> None:
+        self.pending = False
         self.action = action
 
 
@@ -28,8 +39,8 @@ class Timers:
     def __init__(self) -> None:
         # Mostly empty: then each is the one empty tuple. The heap has tuples, by time and sequence: heapq compares them
         # without a call of ours.
-        self._heap: list[tuple[float, int, Timer]] | tuple[()] = ()
-        self._unarmed: list[Timer] | tuple[()] = ()
+        self._heap: list[tuple[float, int, Deadline]] | tuple[()] = ()
+        self._unarmed: list[tuple[int, Deadline]] | tuple[()] = ()
         self._sequence = 0
         self._cancelled = 0
 
@@ -39,44 +50,57 @@ class Timers:
         return bool(self._unarmed)
 
     def at(self, when: float, action: Callable[[float], None]) -> Timer:
-        """Run ``action(now)`` at the first timeout that is handled at or after ``when``."""
-        self._sequence += 1
-        timer = Timer(when, self._sequence, action)
-        self._arm(timer)
+        """A timer that is due from ``when`` on."""
+        timer = Timer(action)
+        self.arm(timer, when)
         return timer
 
     def after(self, seconds: float, action: Callable[[float], None]) -> Timer:
         """The same for a duration that begins with the next ``start``."""
-        self._sequence += 1
-        timer = Timer(seconds, self._sequence, action)
-        if self._unarmed:
-            self._unarmed.append(timer)
-        else:
-            self._unarmed = [timer]
+        timer = Timer(action)
+        self.arm_later(timer, seconds)
         return timer
+
+    def arm(self, deadline: Deadline, when: float) -> None:
+        """Set a deadline that is not pending: it is due from ``when`` on."""
+        deadline.when = when
+        deadline.pending = True
+        self._sequence = sequence = self._sequence + 1
+        self._push((when, sequence, deadline))
+
+    def arm_later(self, deadline: Deadline, seconds: float) -> None:
+        """The same for a duration that begins with the next ``start``."""
+        deadline.when = seconds
+        deadline.pending = True
+        self._sequence += 1
+        if self._unarmed:
+            self._unarmed.append((self._sequence, deadline))
+        else:
+            self._unarmed = [(self._sequence, deadline)]
 
     def start(self, now: float) -> None:
         """Arm the durations."""
-        for timer in self._unarmed:
-            if timer.action is not None:
-                timer.when += now
-                self._arm(timer)
-        self._unarmed = ()
+        waiting, self._unarmed = self._unarmed, ()
+        for sequence, deadline in waiting:
+            deadline.when += now
+            self._push((deadline.when, sequence, deadline))
 
-    def cancel(self, timer: Timer | None) -> None:
-        """Disarm. A timer that fired or was cancelled before is left alone."""
-        if timer is None or timer.action is None:
+    def cancel(self, deadline: Deadline | None) -> None:
+        """Disarm. One that is not pending is left alone."""
+        if deadline is None or not deadline.pending:
             return
-        timer.action = None
-        if self._unarmed and timer in self._unarmed:
-            self._unarmed.remove(timer)
-            return
+        deadline.pending = False
+        for entry in self._unarmed:
+            if entry[1] is deadline:
+                self._unarmed = [other for other in self._unarmed if other is not entry]
+                return
         self._cancelled += 1
-        self._drop_cancelled()
         heap = self._heap
+        if heap and heap[0][2] is deadline:
+            self._drop_cancelled()
         # Cancelled entries below the top are kept until they outnumber the others: memory stays bounded, cost O(1).
-        if heap and self._cancelled > 16 and self._cancelled * 2 > len(heap):
-            heap[:] = [entry for entry in heap if entry[2].action is not None]
+        elif heap and self._cancelled > 16 and self._cancelled * 2 > len(heap):
+            heap[:] = [entry for entry in heap if entry[2].pending]
             heapify(heap)
             self._cancelled = 0
 
@@ -84,28 +108,25 @@ class Timers:
         """The earliest deadline that is armed, or None."""
         return self._heap[0][0] if self._heap else None
 
-    def fire(self, now: float) -> bool:
-        """Run the earliest timer if it is due at ``now``. False when none is due."""
+    def take(self, now: float) -> Deadline | None:
+        """Remove and return the earliest deadline if it is due at ``now``; it is not pending any more."""
         heap = self._heap
         if not heap or heap[0][0] > now:
-            return False
-        timer = heappop(heap)[2]
-        action, timer.action = timer.action, None
+            return None
+        deadline = heappop(heap)[2]
+        deadline.pending = False
         self._drop_cancelled()
-        if action is not None:
-            action(now)
-        return True
+        return deadline
 
     def clear(self) -> None:
         """Disarm all."""
-        for timer in (*(entry[2] for entry in self._heap), *self._unarmed):
-            timer.action = None
+        for entry in (*self._heap, *self._unarmed):
+            entry[-1].pending = False
         self._heap = ()
         self._unarmed = ()
         self._cancelled = 0
 
-    def _arm(self, timer: Timer) -> None:
-        entry = (timer.when, timer.sequence, timer)
+    def _push(self, entry: tuple[float, int, Deadline]) -> None:
         if self._heap:
             heappush(self._heap, entry)
         else:
@@ -113,7 +134,7 @@ class Timers:
 
     def _drop_cancelled(self) -> None:
         heap = self._heap
-        while heap and heap[0][2].action is None:
+        while heap and not heap[0][2].pending:
             heappop(heap)
             self._cancelled -= 1
         if not heap:

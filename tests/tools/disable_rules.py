@@ -320,7 +320,7 @@ DISABLINGS = (
     Disabling(
         "A5",
         REATTACH,
-        "                    self._limit_asking(open_request, None)\n",
+        "                    self._ask_restored(open_request)\n",
         "                    pass\n",
     ),
     Disabling(
@@ -389,7 +389,7 @@ DISABLINGS = (
     Disabling(
         "P4",
         CLIENT,
-        "        request.timer = timers.after(seconds, deny) if since is None else timers.at(since + seconds, deny)\n",
+        "            self._timers.arm(request, at + policy.ask_deadline)\n",
         "",
     ),
     # P5: public ids never come again
