@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from .timers import Timer
 
     JsonObject: TypeAlias = dict[str, object]
-    # What tells a request from others when its line is replayed byte by byte: its id, its bytes and their checksum.
-    Fingerprint: TypeAlias = tuple[int | str, int, int]
+    # What tells a request from others when its line is replayed byte by byte: its id, and the mark of its line.
+    Fingerprint: TypeAlias = tuple[int | str, int]
 
 FORMAT = 1
 # Own ids of a reattached connection start at a multiple of this, so that nothing in the tail can answer them.
@@ -66,23 +66,22 @@ def first_id_after(used: int) -> int:
     return (used // ID_STEP + 1) * ID_STEP
 
 
-def fingerprint(rpc_id: int | str, line: str | bytes) -> Fingerprint:
-    """The fingerprint of a request and its line."""
+def line_mark(line: str | bytes) -> int:
+    """How long a line is, and its checksum, in one integer: it is kept with every open request."""
     raw = line if isinstance(line, bytes) else line.encode("ascii")
-    return rpc_id, len(raw), crc32(raw)
+    return len(raw) << 32 | crc32(raw)
 
 
-def written_fingerprint(found: Fingerprint) -> str:
+def written_fingerprint(rpc_id: int | str, mark: int) -> str:
     """A fingerprint as a snapshot has it."""
-    rpc_id, size, checksum = found
-    return f"{'s' if isinstance(rpc_id, str) else 'i'}{rpc_id}:{size}:{checksum:08x}"
+    return f"{'s' if isinstance(rpc_id, str) else 'i'}{rpc_id}:{mark >> 32}:{mark & 0xFFFFFFFF:08x}"
 
 
 def read_fingerprint(text: str) -> Fingerprint | None:
     """The fingerprint that a snapshot has, or None for what is none."""
     try:
         head, size, checksum = text.rsplit(":", 2)
-        return head[1:] if head[0] == "s" else int(head[1:]), int(size), int(checksum, 16)
+        return head[1:] if head[0] == "s" else int(head[1:]), int(size) << 32 | int(checksum, 16)
     except (ValueError, IndexError):
         return None
 
@@ -90,16 +89,14 @@ def read_fingerprint(text: str) -> Fingerprint | None:
 class Collected:
     """A request of the agent that stood in the tail: it may have been answered before."""
 
-    __slots__ = ("fingerprint", "line", "method", "params", "rpc_id")
+    __slots__ = ("line", "mark", "method", "params", "rpc_id")
 
-    def __init__(
-        self, rpc_id: int | str, method: Method, params: JsonObject, line: str | bytes, fingerprint: Fingerprint
-    ) -> None:
+    def __init__(self, rpc_id: int | str, method: Method, params: JsonObject, line: str | bytes, mark: int) -> None:
         self.rpc_id = rpc_id
         self.method = method
         self.params = params
         self.line = line
-        self.fingerprint = fingerprint
+        self.mark = mark
 
 
 class Tail:

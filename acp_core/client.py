@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import codec, events
-from .attach import fingerprint
+from .attach import line_mark
 from .errors import (
     INVALID_PARAMS,
     NOT_SENT,
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from .connection import AnySession, JsonObject
     from .events import Event, PermissionOption
     from .limits import Limits
-    from .options import CancelThen, OnIdle, Verdict
+    from .options import CancelThen, OnIdle
     from .turns import Admission
 
 # Content blocks of a prompt that an agent has to advertise; text and resource_link are always taken.
@@ -589,8 +589,8 @@ class ClientConnection(ReattachingClient):
             self._look_at(min(due, following) if due > at else following, session, turn, watch)
 
     def _forgotten(self, request: PeerRequest, event: str) -> None:
-        if event == "answer" and request.fingerprint is not None:
-            self._remember_answered(request.fingerprint)
+        if event == "answer" and request.mark is not None:
+            self._remember_answered(request.rpc_id, request.mark)
         turn = request.turn
         if turn is None or turn.watch is None:
             return
@@ -861,19 +861,23 @@ class ClientConnection(ReattachingClient):
         if self._window is not None and not self._replaying:
             self._collect(rpc_id, row, params, line, at)
             return
-        session_id = params.get("sessionId")
-        session = self._sessions.get(session_id) if type(session_id) is str else None
+        session: Session | None
+        turn = None
+        try:
+            session = self._sessions[params["sessionId"]]  # type: ignore[index] # a TypeError is caught
+        except (KeyError, TypeError):
+            session = None
+        if session is not None:
+            turn = session.turn
+            if turn is not None and turn.sent_at is None and session.unsent:
+                # The agent does not know of it yet.
+                turn = None
         if row.session and (session is None or session.state == CLOSED):
-            if session is None and self._creating and session_id and self._hold(_Held(row, rpc_id, params, line)):
-                return
-            self._stranger(rpc_id, row, params, line, at)
+            named = session is None and self._creating and params.get("sessionId")
+            if not (named and self._hold(_Held(row, rpc_id, params, line))):
+                self._stranger(rpc_id, row, params, line, at)
             return
-        turn = session.turn if session is not None else None
-        if turn is not None and session is not None and turn.sent_at is None and session.unsent:
-            # The agent does not know of it yet.
-            turn = None
-        request = PeerRequest("", rpc_id, row, params, session, turn, fingerprint(rpc_id, line))
-        self._raise_new(request, line, at)
+        self._raise_new(PeerRequest("", rpc_id, row, params, session, turn, line_mark(line)), line, at)
 
     def _stranger(self, rpc_id: int | str, row: Method, params: JsonObject, line: str | bytes, at: float) -> None:
         """A request about a session that is not open here: a permission is cancelled unasked (client rule P9)."""
@@ -898,17 +902,10 @@ class ClientConnection(ReattachingClient):
         if request.method.key != "session_request_permission":
             return False
         policy = self._permissions
-        verdict = ASK if policy is ASKING else self._verdict(policy, session, request.params)
-        if verdict == ASK:
+        if policy is ASKING:
             self._timers.arm(request, at + policy.ask_deadline)
             return False
-        option_id = events.permission_option_id(request.params, policy.kinds(verdict))
-        self._answer_permission(request, "policy", verdict, option_id, at)
-        return True
-
-    def _verdict(self, policy: Policy, session: Session, params: JsonObject) -> Verdict:
-        """What the policy says of a permission request, as far as that may be said here."""
-        tool_call = get_object(params, "toolCall")
+        tool_call = get_object(request.params, "toolCall")
         title, kind = get_str(tool_call, "title"), get_str(tool_call, "kind")
         if not (title and kind):
             known = session.tools.get(get_str(tool_call, "toolCallId") or "", (None, None))
@@ -919,8 +916,13 @@ class ClientConnection(ReattachingClient):
         if verdict == ALLOW and (
             (self._replaying and not self._restored) or (session.attached and title is None and kind is None)
         ):
-            return ASK
-        return verdict
+            verdict = ASK
+        if verdict == ASK:
+            self._timers.arm(request, at + policy.ask_deadline)
+            return False
+        option_id = events.permission_option_id(request.params, policy.kinds(verdict))
+        self._answer_permission(request, "policy", verdict, option_id, at)
+        return True
 
     def _ask_restored(self, request: PeerRequest) -> None:
         self._timers.arm_later(request, self._permissions.ask_deadline)

@@ -855,8 +855,8 @@ class Connection:
         self._ready.append(cls(request, self._replaying, line, at))
 
     def _answer_at_once(self, request: PeerRequest, at: float) -> bool:
-        """For a subclass: answer a new request that its owner need not be asked about; it is never open then. Or set the
-        time by which its owner has to answer."""
+        """For a subclass: answer a new request that its owner need not be asked about; it is never open then. Any other
+        may be given the time by which its owner has to answer."""
         return False
 
     def _gate_peer(self, row: Method, params: JsonObject) -> RequestError | None:

@@ -1188,7 +1188,7 @@ class RequestReceived(Event):
     in flight, with the owner's ``identity`` of it, or None.
     """
 
-    __slots__ = ("key", "line", "method", "params", "replayed", "request_id", "rpc_id", "session", "turn")
+    __slots__ = ("_made", "key", "line", "method", "params", "replayed", "request_id", "rpc_id", "session", "turn")
 
     def __init__(self, request: PeerRequest, replayed: bool, line: str | bytes, at: float) -> None:
         row = request.method
@@ -1202,6 +1202,8 @@ class RequestReceived(Event):
         self.replayed = replayed
         self.line = line
         self.at = at
+        # What a subclass has made of the params, once it was asked for.
+        self._made: object = None
 
     @property
     def identity(self) -> str | None:
@@ -1240,33 +1242,36 @@ class PermissionRequested(RequestReceived):
     with one of ``options``, or None for cancelled.
     """
 
-    __slots__ = ("_options",)
+    __slots__ = ()
 
-    _options: tuple[PermissionOption, ...]
+    _made: tuple[PermissionOption, ...] | None
 
+    # These are read of every request. What looks itself, instead of asking get_str and get_object, saves 0.06 of
+    # json.loads.
     @property
     def tool_call(self) -> JsonObject:
         """The tool call, as it stood on the wire; what is missing in it an earlier update may have said."""
-        return get_object(self.params, "toolCall")
+        found = self.params.get("toolCall")
+        return found if isinstance(found, dict) else {}
 
     @property
     def options(self) -> tuple[PermissionOption, ...]:
         """The options that have an id, in the order offered. Made once: an option can be found by identity."""
-        try:
-            return self._options
-        except AttributeError:
-            self._options = permission_options(self.params)
-            return self._options
+        if self._made is None:
+            self._made = permission_options(self.params)
+        return self._made
 
     @property
     def title(self) -> str | None:
         """The tool call's title: the request's, else what an earlier update said of the same id."""
-        return get_str(self.tool_call, "title") or self._known[0]
+        found = self.tool_call.get("title")
+        return found if found and isinstance(found, str) else self._known[0]
 
     @property
     def tool_kind(self) -> str | None:
         """The tool call's category: the request's, else what an earlier update said of the same id."""
-        return get_str(self.tool_call, "kind") or self._known[1]
+        found = self.tool_call.get("kind")
+        return found if found and isinstance(found, str) else self._known[1]
 
     @property
     def _known(self) -> tuple[str | None, str | None]:
@@ -1276,18 +1281,29 @@ class PermissionRequested(RequestReceived):
     @property
     def tool_call_id(self) -> str:
         """The tool call's id, "" when the agent sent none."""
-        return get_str(self.tool_call, "toolCallId") or ""
+        found = self.tool_call.get("toolCallId")
+        return found if isinstance(found, str) else ""
 
 
 def permission_options(params: JsonObject) -> tuple[PermissionOption, ...]:
     """The options of a permission request which have an id, in the order offered."""
     options = []
     for item in get_list(params, "options"):
-        if isinstance(item, dict) and isinstance(option_id := item.get("optionId"), str):
-            name, kind = item.get("name"), item.get("kind")
-            if not isinstance(name, str) or not name:
-                name = option_id
-            options.append(PermissionOption(option_id, name, kind if isinstance(kind, str) else ""))
+        if not isinstance(item, dict):
+            continue
+        try:
+            # Mostly all are there, and a subscript costs half of a get.
+            option_id, name, kind = item["optionId"], item["name"], item["kind"]
+        except KeyError:
+            option_id, name, kind = item.get("optionId"), item.get("name"), item.get("kind")
+        if isinstance(option_id, str):
+            options.append(
+                PermissionOption(
+                    option_id,
+                    name if name and isinstance(name, str) else option_id,
+                    kind if isinstance(kind, str) else "",
+                )
+            )
     return tuple(options)
 
 

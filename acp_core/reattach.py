@@ -11,8 +11,8 @@ from .attach import (
     Collected,
     Snapshot,
     Tail,
-    fingerprint,
     first_id_after,
+    line_mark,
     read_fingerprint,
     written_fingerprint,
 )
@@ -203,7 +203,7 @@ class ReattachingClient(OpeningClient):
                 if session.state != CLOSED and session.state not in OPENING
             ],
             "openRequests": [stored_request(request) for request in self._peer_requests.values()],
-            "answered": [written_fingerprint(print_) for print_ in self._answered],
+            "answered": [written_fingerprint(*print_) for print_ in self._answered],
         }
         size = len(codec.encode(value, "the snapshot", self.limits.max_depth))
         if size > self.limits.max_snapshot_bytes:
@@ -227,7 +227,7 @@ class ReattachingClient(OpeningClient):
         for text in snapshot.answered:
             found = read_fingerprint(text)
             if found is not None:
-                self._remember_answered(found)
+                self._remember_answered(*found)
         for stored in snapshot.requests:
             request_id, key, wire = (get_str(stored, name) or "" for name in ("requestId", "key", "method"))
             rpc_id, print_ = stored.get("rpcId"), get_str(stored, "print") or ""
@@ -240,7 +240,9 @@ class ReattachingClient(OpeningClient):
                     "methods= as the earlier owner did",
                 )
             params = get_object(stored, "params")
-            request = PeerRequest(request_id, rpc_id, known, params, None, None, read_fingerprint(print_))
+            found = read_fingerprint(print_)
+            mark = found[1] if found is not None else None
+            request = PeerRequest(request_id, rpc_id, known, params, None, None, mark)
             self._peer_requests[request_id] = request
             self._peer_ids[rpc_id] = request
         self._restored_ids = {*self._peer_requests}
@@ -248,11 +250,11 @@ class ReattachingClient(OpeningClient):
     def _was_asked(self, request_id: str) -> bool:
         return request_id in self._restored_ids or super()._was_asked(request_id)
 
-    def _remember_answered(self, fingerprint: Fingerprint) -> None:
+    def _remember_answered(self, rpc_id: int | str, mark: int) -> None:
         if self._answered:
-            self._answered.append(fingerprint)
+            self._answered.append((rpc_id, mark))
         else:
-            self._answered = deque((fingerprint,), self.limits.max_answered_kept)
+            self._answered = deque(((rpc_id, mark),), self.limits.max_answered_kept)
 
     def _tail_quiet(self, at: float) -> None:
         window = self._window
@@ -289,14 +291,14 @@ class ReattachingClient(OpeningClient):
         """A request in the tail: known ones are recognised by their line, others wait until the tail is over."""
         window = self._window
         assert window is not None
-        print_ = fingerprint(rpc_id, line)
+        mark = line_mark(line)
         older = self._peer_ids.get(rpc_id)
-        if older is not None and older.fingerprint == print_:
+        if older is not None and older.mark == mark:
             older.params = params
             self._emit(events.RequestRepeated(older.request_id, rpc_id, row.wire, line, at))
             return
-        collected = Collected(rpc_id, row, params, line, print_)
-        if print_ in self._answered:
+        collected = Collected(rpc_id, row, params, line, mark)
+        if (rpc_id, mark) in self._answered:
             self._tell_history(window, collected, "answered", at)
         else:
             # An id that comes again means that the earlier request with it is settled.
@@ -345,7 +347,7 @@ class ReattachingClient(OpeningClient):
                 self._emit(
                     events.RequestRefused(collected.rpc_id, row.wire, params, session.session_id, 0, reason, line, at)
                 )
-                self._remember_answered(collected.fingerprint)
+                self._remember_answered(collected.rpc_id, collected.mark)
                 self._answer(codec.result_line(collected.rpc_id, QUESTIONS[row.key]))
             else:
                 window.collected.append(collected)
@@ -410,5 +412,5 @@ def stored_request(request: PeerRequest) -> JsonObject:
         "key": request.method.key,
         "method": request.method.wire,
         "params": params,
-        "print": written_fingerprint(request.fingerprint) if request.fingerprint is not None else "",
+        "print": written_fingerprint(request.rpc_id, request.mark) if request.mark is not None else "",
     }

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from typing import TypeAlias, TypeVar
 
     from .agent import ServedSession
-    from .attach import Fingerprint
     from .methods import Method
     from .sessions import Session, Turn
     from .timers import Timer
@@ -90,9 +89,9 @@ class OwnRequest:
 
 class PeerRequest(Deadline):
     """A request of the peer that waits for our answer, and the time by which its owner has to give it, if there is one.
-    ``fingerprint`` tells its line from others, where that is of use to this side."""
+    ``mark`` tells its line from others (``attach.line_mark``), where that is of use to this side."""
 
-    __slots__ = ("fingerprint", "method", "params", "request_id", "rpc_id", "session", "state", "turn")
+    __slots__ = ("mark", "method", "params", "request_id", "rpc_id", "session", "state", "turn")
 
     def __init__(
         self,
@@ -102,9 +101,9 @@ class PeerRequest(Deadline):
         params: dict[str, object],
         session: Session | ServedSession | None,
         turn: Turn | None,
-        fingerprint: Fingerprint | None,
+        mark: int | None,
     ) -> None:
-        self.fingerprint = fingerprint
+        self.mark = mark
         self.request_id = request_id
         self.rpc_id = rpc_id
         self.method = method

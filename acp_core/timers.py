@@ -66,7 +66,10 @@ class Timers:
         deadline.when = when
         deadline.pending = True
         self._sequence = sequence = self._sequence + 1
-        self._push((when, sequence, deadline))
+        if self._heap:
+            heappush(self._heap, (when, sequence, deadline))
+        else:
+            self._heap = [(when, sequence, deadline)]
 
     def arm_later(self, deadline: Deadline, seconds: float) -> None:
         """The same for a duration that begins with the next ``start``."""
@@ -80,10 +83,13 @@ class Timers:
 
     def start(self, now: float) -> None:
         """Arm the durations."""
-        waiting, self._unarmed = self._unarmed, ()
-        for sequence, deadline in waiting:
+        if not self._unarmed:
+            return
+        self._heap = heap = self._heap or []
+        for sequence, deadline in self._unarmed:
             deadline.when += now
-            self._push((deadline.when, sequence, deadline))
+            heappush(heap, (deadline.when, sequence, deadline))
+        self._unarmed = ()
 
     def cancel(self, deadline: Deadline | None) -> None:
         """Disarm. One that is not pending is left alone."""
@@ -94,12 +100,14 @@ class Timers:
             if entry[1] is deadline:
                 self._unarmed = [other for other in self._unarmed if other is not entry]
                 return
-        self._cancelled += 1
         heap = self._heap
         if heap and heap[0][2] is deadline:
+            heappop(heap)
             self._drop_cancelled()
+            return
+        self._cancelled += 1
         # Cancelled entries below the top are kept until they outnumber the others: memory stays bounded, cost O(1).
-        elif heap and self._cancelled > 16 and self._cancelled * 2 > len(heap):
+        if heap and self._cancelled > 16 and self._cancelled * 2 > len(heap):
             heap[:] = [entry for entry in heap if entry[2].pending]
             heapify(heap)
             self._cancelled = 0
@@ -125,12 +133,6 @@ class Timers:
         self._heap = ()
         self._unarmed = ()
         self._cancelled = 0
-
-    def _push(self, entry: tuple[float, int, Deadline]) -> None:
-        if self._heap:
-            heappush(self._heap, entry)
-        else:
-            self._heap = [entry]
 
     def _drop_cancelled(self) -> None:
         heap = self._heap

@@ -146,14 +146,15 @@ FAULTS = (
         "a deadline is looked at before what was received earlier",
         "connection",
         "        due = self._timers.next()\n",
-        "        due = self._timers.next()\n        while early := self._timers.take(now):\n            early.action(now)\n",
+        "        due = self._timers.next()\n"
+        "        while early := self._timers.take(now):\n            early.action(now)\n",
         checks.check_in_time,
     ),
     Fault(
         "a deadline starts with the intent",
         "timers",
         "            self._unarmed = [(self._sequence, deadline)]\n",
-        "            self._push((seconds, self._sequence, deadline))\n",
+        "            self.arm(deadline, seconds)\n",
         checks.check_deadline_starts_with_the_bytes,
     ),
     Fault(

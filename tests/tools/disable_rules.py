@@ -307,8 +307,8 @@ DISABLINGS = (
         "A5", REATTACH, '                self._tell_history(window, collected, "over", at)\n', "                pass\n"
     ),
     # A5: answered ones are history, open ones are not raised again, nothing is allowed by itself
-    Disabling("A5", REATTACH, "        if print_ in self._answered:\n", "        if False:\n"),
-    Disabling("A5", REATTACH, "        if older is not None and older.fingerprint == print_:\n", "        if False:\n"),
+    Disabling("A5", REATTACH, "        if (rpc_id, mark) in self._answered:\n", "        if False:\n"),
+    Disabling("A5", REATTACH, "        if older is not None and older.mark == mark:\n", "        if False:\n"),
     Disabling("A5", CLIENT, "            (self._replaying and not self._restored) or ", "            "),
     Disabling("A5", CLIENT, " or (session.attached and title is None and kind is None)\n", "\n"),
     Disabling(
