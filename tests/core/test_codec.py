@@ -434,3 +434,24 @@ def test_lines_are_ascii_and_end_once(line: bytes) -> None:
     found = decode(line[:-1].decode(), DEPTH)
     assert isinstance(found, dict)
     assert isinstance(envelope(found, 1024), Envelope)
+
+
+@given(
+    st.lists(st.sampled_from(["[", "{", "[0,", '{"a":0,"":']), min_size=1, max_size=40),
+    st.sampled_from(["", "0", '"["', '"' + "x" * 99 + '"', "{}", "[]"]),
+    st.integers(1, 40),
+)
+def test_what_is_not_looked_at_is_not_deep(opened: list[str], inside: str, max_depth: int) -> None:
+    """Brackets are counted only where the length of a line allows for the depth."""
+    text, closing = "", ""
+    for number, mark in enumerate(opened):
+        last = number == len(opened) - 1
+        if mark in "[{":
+            text += mark if mark == "[" or (last and not inside) else '{"":'
+        else:
+            text += mark if inside or not last else mark + "0"
+        closing = ("]" if mark[0] == "[" else "}") + closing
+    text += inside + closing
+    json.loads(text)
+    depth = len(opened) + (inside in ("{}", "[]"))
+    assert codec.is_deep(text, max_depth) or depth <= max_depth
