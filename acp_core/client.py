@@ -902,21 +902,20 @@ class ClientConnection(ReattachingClient):
         if request.method.key != "session_request_permission":
             return False
         policy = self._permissions
-        if policy is ASKING:
-            self._timers.arm(request, at + policy.ask_deadline)
-            return False
-        tool_call = get_object(request.params, "toolCall")
-        title, kind = get_str(tool_call, "title"), get_str(tool_call, "kind")
-        if not (title and kind):
-            known = session.tools.get(get_str(tool_call, "toolCallId") or "", (None, None))
-            title, kind = title or known[0], kind or known[1]
-        verdict = policy.verdict(title, kind)
-        # Of a tail without a snapshot nothing is known to be unanswered: nothing is allowed by itself (client rule A5).
-        # Nor is a tool call without a name, when its name may have been said before the tail began.
-        if verdict == ALLOW and (
-            (self._replaying and not self._restored) or (session.attached and title is None and kind is None)
-        ):
-            verdict = ASK
+        verdict = ASK
+        if policy is not ASKING:
+            tool_call = get_object(request.params, "toolCall")
+            title, kind = get_str(tool_call, "title"), get_str(tool_call, "kind")
+            if not (title and kind):
+                known = session.tools.get(get_str(tool_call, "toolCallId") or "", (None, None))
+                title, kind = title or known[0], kind or known[1]
+            verdict = policy.verdict(title, kind)
+            # Of a tail without a snapshot nothing is known to be unanswered: nothing is allowed by itself (client rule
+            # A5). Nor is a tool call without a name, when its name may have been said before the tail began.
+            if verdict == ALLOW and (
+                (self._replaying and not self._restored) or (session.attached and title is None and kind is None)
+            ):
+                verdict = ASK
         if verdict == ASK:
             self._timers.arm(request, at + policy.ask_deadline)
             return False

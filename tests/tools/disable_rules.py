@@ -371,7 +371,7 @@ DISABLINGS = (
     Disabling(
         "P2",
         CLIENT,
-        "            title, kind = title or known[0], kind or known[1]\n",
+        "                title, kind = title or known[0], kind or known[1]\n",
         "            pass\n",
     ),
     Disabling("P2", POLICY, "verdict if verdict in VERDICTS else DENY", "verdict if verdict in VERDICTS else ASK"),
@@ -447,8 +447,8 @@ DISABLINGS = (
     Disabling(
         "P9",
         CLIENT,
-        "            if session is None and self._creating and session_id and self._hold(",
-        "            if False and self._hold(",
+        "            if not (named and self._hold(",
+        "            if not (False and self._hold(",
     ),
     Disabling(
         "P9",

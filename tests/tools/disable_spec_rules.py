@@ -241,8 +241,8 @@ DISABLINGS = (
     Disabling(
         "82",
         CLIENT,
-        "        if verdict == ASK:\n            return False\n",
-        "        if True:\n            return False\n",
+        "        if verdict == ASK:\n",
+        "        if True:\n",
     ),
     Disabling("83", CLIENT, '        self._cancel_permissions(session, None, "cancel", self._now)\n', "        pass\n"),
     Disabling(
