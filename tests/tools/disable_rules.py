@@ -503,7 +503,7 @@ DISABLINGS = (
     ),
     Disabling("N1", CONNECTION, "            self._emit(events.Noise(line, reject.reason, at))\n", ""),
     # N2: blank lines and CRLF
-    Disabling("N2", CONNECTION, "        elif not line.strip():\n", "        elif False:\n"),
+    Disabling("N2", CONNECTION, "        if line.strip():\n", "        if True:\n"),
     # N3: no usage is not zero usage
     Disabling(
         "N3", "acp_core/usage.py", '    return value if 0 <= value < float("inf") else None\n', "    return value\n"
