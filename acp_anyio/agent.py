@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from acp_core import Grace
 from acp_core.front import agent as front
+from acp_core.front import check_listener
 from acp_core.front.agent import AgentDesk, AgentSessionCalls, AgentTurnFront, agent_connection
 from acp_core.inbox import Inbox
 
@@ -78,6 +79,7 @@ async def serve_on(
     Raises:
         TypeError, LocalProtocolError: an option is wrong.
     """
+    check_listener(on_event)
     connection = agent_connection(secrets.token_hex(8), agent, **options)
     link = Link(connection, transport, Inbox(), on_event=on_event, grace=Grace.of(close_grace))
 

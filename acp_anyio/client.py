@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import secrets
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -75,8 +74,6 @@ async def connect(
 def client_setup(caller: str, permissions: Policy | Ask, **options: Unpack[ConnectOptions]) -> ClientSetup[Waiter]:
     """Check the arguments of ``connect``, before there is a transport. Raises as it does, in the name of ``caller``."""
     check_options(caller, SETUP_OPTIONS, options)
-    if inspect.iscoroutinefunction(options.get("on_event")):
-        raise TypeError("on_event must be a plain function: it is told events in order, and awaited by nobody")
     return ClientSetup(Waiter, secrets.token_hex(8), permissions, blocking=threaded, **options)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from acp_core import Grace
 from acp_core.front import agent as front
+from acp_core.front import check_listener
 from acp_core.inbox import Inbox
 
 from .connection import Driver, blocking, print_failure
@@ -115,6 +116,7 @@ def serve_on(
     Raises:
         TypeError, LocalProtocolError: an argument is wrong.
     """
+    check_listener(on_event)
     grace = Grace.of(close_grace)
     connection = front.agent_connection(secrets.token_hex(8), agent, **options)
     refuse_coroutines(agent)

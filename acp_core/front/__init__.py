@@ -40,6 +40,23 @@ def as_it_is(function: Callable[P, T]) -> Callable[P, object]:
     return function
 
 
+def check_listener(on_event: object) -> None:
+    """Refuse an ``on_event`` that would be told nothing.
+
+    Raises:
+        TypeError: it is neither callable nor None, or async: nobody awaits it.
+    """
+    if on_event is None:
+        return
+    # Loading it costs more than everything else here: not before somebody listens.
+    import inspect
+
+    if not callable(on_event):
+        raise TypeError(f"on_event must be callable or None, not {type(on_event).__name__}")
+    if inspect.iscoroutinefunction(on_event) or inspect.iscoroutinefunction(type(on_event).__call__):
+        raise TypeError("on_event must be a plain function: it is told events in order, and awaited by nobody")
+
+
 def attempt(intent: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
     """Make an intent whose refusal means that there is nothing left to do."""
     try:

@@ -212,10 +212,13 @@ class TurnFront(Generic[WaiterT, SessionT]):
 class TurnIterator:
     """One loop over a turn. Dropping it before the end detaches the turn, and so does what interrupts it."""
 
+    # There is nothing to leave yet where a Ctrl-C comes while it is made.
+    _over = True
+    _stays = False
+
     def __init__(self, turn: TurnFront[Any, Any]) -> None:
         self._turn = turn
         self._over = False
-        self._stays = False
 
     def __aiter__(self) -> Self:
         return self

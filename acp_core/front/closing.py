@@ -79,9 +79,9 @@ class Closer(Generic[WaiterT]):
         """
         if CLOSING.get() is self:
             return
-        self._link.call(self._connection.refuse_turns)
         attempt: Attempt | None = None
         try:
+            self._link.call(self._connection.refuse_turns)
             attempt = self._link.locked(self._begin, cancel)
             if attempt is None:
                 return
@@ -101,8 +101,13 @@ class Closer(Generic[WaiterT]):
             return None
         self.closing.cancels = cancel
         attempt = Attempt()
-        self.start(partial(self._walk, attempt), "acp closing")
-        self._attempt = attempt
+        try:
+            self._attempt = attempt
+            self.start(partial(self._walk, attempt), "acp closing")
+        except BaseException:
+            # Nobody waits for it. A thread may run all the same where a Ctrl-C came behind its start.
+            attempt.over = True
+            raise
         return attempt
 
     async def _cancel(self) -> None:
@@ -114,6 +119,8 @@ class Closer(Generic[WaiterT]):
     async def _walk(self, attempt: Attempt) -> None:
         link, closing = self._link, self.closing
         try:
+            if link.locked(lambda: attempt.over):
+                return
             names = link.locked(closing.begin, link.now)
             while True:
                 for name in names:

@@ -15,7 +15,7 @@ from ..inbox import MIB, Inbox, TurnToken
 from ..methods import AGENT, NOTIFICATION_KIND, V1, MethodTable
 from ..permissions import Policy
 from ..state import OVER
-from . import as_it_is, plain_dict
+from . import as_it_is, check_listener, plain_dict
 from .link import WaiterT
 
 if TYPE_CHECKING:
@@ -95,9 +95,9 @@ class ClientSetup(Generic[WaiterT]):
         ):
             if value is not None and not isinstance(value, Mapping):
                 raise TypeError(f"{name} must be a mapping or None, not {type(value).__name__}")
-        for name, function in (("on_event", on_event), ("on_snapshot", on_snapshot)):
-            if function is not None and not callable(function):
-                raise TypeError(f"{name} must be callable or None, not {type(function).__name__}")
+        check_listener(on_event)
+        if on_snapshot is not None and not callable(on_snapshot):
+            raise TypeError(f"on_snapshot must be callable or None, not {type(on_snapshot).__name__}")
         durations = (("attach_deadline", attach_deadline), ("tail_quiet", tail_quiet), ("tail_max", tail_max))
         for name, seconds in durations:
             check_duration(name, seconds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import anyio
@@ -271,9 +272,29 @@ def test_a_wrong_argument_is_named(colour: Any, options: dict[str, object], mess
         colour.client_setup("open_it", **{"permissions": Policy(), **options})
 
 
-def test_an_event_is_awaited_by_nobody() -> None:
+class Awaited:
+    """The same, as an object."""
+
+    async def __call__(self, event: object) -> None: ...
+
+    async def prompt(self, turn: object) -> None: ...
+
+
+@pytest.mark.parametrize("listener", [awaited, Awaited(), Awaited().__call__, partial(awaited)])
+@pytest.mark.parametrize("colour", [acp_sync.client, acp_anyio.client], ids=["threads", "loops"])
+def test_an_event_is_awaited_by_nobody(colour: Any, listener: Any) -> None:
     with pytest.raises(TypeError, match="on_event must be a plain function"):
-        acp_anyio.client.client_setup("connect", Policy(), on_event=awaited)  # type: ignore[arg-type]  # on purpose
+        colour.client_setup("connect", Policy(), on_event=listener)
+
+
+@pytest.mark.parametrize("colour", [acp_sync, acp_anyio], ids=["threads", "loops"])
+@pytest.mark.parametrize(
+    ("listener", "message"), [(awaited, "on_event must be a plain function"), (3, "on_event must be callable or None")]
+)
+def test_an_event_of_an_agent_is_awaited_by_nobody(colour: Any, listener: Any, message: str) -> None:
+    serve = partial(colour.serve_on, Awaited(), None, on_event=listener)
+    with pytest.raises(TypeError, match=message):
+        serve() if colour is acp_sync else anyio.run(serve)
 
 
 def test_rules_of_a_policy_are_a_mapping() -> None:

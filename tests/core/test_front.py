@@ -661,3 +661,7 @@ def test_what_the_client_chose() -> None:
     assert chosen_option({"outcome": {"outcome": "selected", "optionId": "y"}}) == "y"
     assert chosen_option({"outcome": {"outcome": "cancelled"}}) is None
     assert chosen_option("nonsense") is None
+
+
+def test_a_loop_that_was_interrupted_while_it_was_made_is_dropped_without_a_word() -> None:
+    TurnIterator.__new__(TurnIterator).__del__()

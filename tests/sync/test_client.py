@@ -912,6 +912,45 @@ def test_an_agent_with_steps_is_let_go_of_like_any_other(peer: Peer) -> None:
     assert released == []
 
 
+def test_an_interrupt_before_closing_has_begun_ends_the_agent_too(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = acp_sync.connect(peer.other, permissions=DENY, close_grace=0.2)
+
+    def interrupted(connection: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(agent.connection), "refuse_turns", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            agent.close()
+    assert peer.at_end()
+    agent.close()
+    assert agent.closing.closed
+
+
+def test_an_interrupt_behind_the_start_of_closing_leaves_one_who_walks(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = acp_sync.connect(peer.other, permissions=DENY, close_grace=0.2)
+    walkers: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        if thread.name == "acp closing":
+            walkers.append(thread)
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            agent.close()
+    assert agent.closed
+    walkers[0].join(BOUND)
+    assert not agent.closing.begun
+    agent.close()
+    assert agent.closing.closed
+
+
 def test_no_thread_for_closing_ends_the_agent_all_the_same(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = acp_sync.connect(peer.other, permissions=DENY)
 

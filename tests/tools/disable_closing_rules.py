@@ -235,7 +235,7 @@ DISABLINGS = (
     Disabling("P25", CLOSING, OVERDUE, OVERDUE.replace('self._run(step, "wait_again")', "step.state = STEP_WAITING")),
     Disabling("P25", CLOSING, OVERDUE, OVERDUE.replace('self._run(step, "wait_again")', "pass")),
     # The bindings keep them too
-    Disabling("P10", FRONT, "        self._link.call(self._connection.refuse_turns)\n", ""),
+    Disabling("P10", FRONT, "            self._link.call(self._connection.refuse_turns)\n", ""),
     Disabling("P11", CLOSING, "self.plan.add(AGENT, after=[CANCEL],", "self.plan.add(AGENT,"),
     Disabling("P11", FRONT, "        self._link.call(self.closing.leave_turns)\n", ""),
     Disabling("P12", CLOSING, "deadline=2 * self.grace.cancel)", "deadline=self.grace.cancel / 2)"),
