@@ -22,6 +22,7 @@ from acp_core.errors import ConnectionClosed
 from acp_core.events import ConnectionOver, Event
 from acp_core.front.link import Link
 from acp_core.inbox import Channel, HandlerFailed, Inbox
+from acp_core.state import OVER
 
 from .transport import Messages, Transport
 
@@ -197,6 +198,10 @@ class Driver(Link[Waiter]):
                     # Ctrl-C between two steps of the core: what it left half done is not to be trusted.
                     self.connection.abort("a caller was interrupted inside the core")
                     self.pump()
+                    # Nor is it known whom it has kept from being woken.
+                    self.wake_dispatcher()
+                    for wake in [*self._blocked]:
+                        wake()
                     raise
         finally:
             if self._later.work:
@@ -294,14 +299,19 @@ class Driver(Link[Waiter]):
     def _dispatch(self) -> None:
         event: Event | None = None
         while not isinstance(event, ConnectionOver):
-            event = self.locked(self.next_report)
+            event, over = self.locked(self._report_or_end)
             if event is None:
+                if over:
+                    return
                 self._reported.sleep()
                 continue
             try:
                 self._on_event(event)
             except Exception:
                 traceback.print_exc()
+
+    def _report_or_end(self) -> tuple[Event | None, bool]:
+        return self.next_report(), self.connection.state == OVER
 
     def start(
         self, work: Callable[[], Coroutine[object, object, None]], name: str, serves: str | None = None

@@ -388,7 +388,8 @@ class SessionIterator:
 
     def _next(self) -> tuple[Event | None] | None:
         event = self._channel.take()
-        return (event,) if event is not None or self._channel.ended else None
+        ended = self._channel.ended or self._link.connection.state == OVER
+        return (event,) if event is not None or ended else None
 
 
 class SessionCalls(SessionFront[WaiterT, TurnT]):

@@ -12,7 +12,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, NoReturn, ParamSpec, TypeVar
 
 from ..drive import PACE_AT, Drive
-from ..errors import ACPError, ConnectionClosed, ConsumerTooSlow, LocalProtocolError, request_cancelled
+from ..errors import (
+    SENT_NO_REPLY,
+    ACPError,
+    ConnectionClosed,
+    ConsumerTooSlow,
+    LocalProtocolError,
+    request_cancelled,
+)
 from ..events import RequestSettled
 from ..state import OVER
 
@@ -193,6 +200,7 @@ class Link(Drive, Generic[WaiterT]):
 
         Raises:
             ConsumerTooSlow: what is waited for stands behind more unread input than may be kept.
+            ConnectionClosed: there will be no answer.
         """
         wake = waiter.notify
         blocked = False
@@ -203,6 +211,9 @@ class Link(Drive, Generic[WaiterT]):
                 blocked = False
                 self.unblock(wake, counts=counts)
             found = ready()
+            if found is None and counts and self.connection.state == OVER:
+                # Everything has settled by now, and what would have said so was lost in an interrupt.
+                raise ConnectionClosed(self.gone, dispatch=SENT_NO_REPLY)
             if found is None:
                 self.block(wake, counts=counts)
                 blocked = True

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
@@ -28,10 +28,12 @@ from acp_core import (
     Policy,
     RequestError,
     RequestReceived,
+    RequestSettled,
     RequestTimeout,
     TurnEnded,
     TurnFailed,
 )
+from acp_core.inbox import Inbox
 from acp_sync.connection import JOIN, finish
 from tests.sync.peer import BOUND, Peer, Script, bounded, until
 
@@ -201,6 +203,47 @@ def test_an_interrupt_inside_the_core_ends_the_connection(opened: Opened) -> Non
         agent.link.call(interrupted)
     with pytest.raises(ConnectionClosed, match="interrupted inside the core"):
         turn.result()
+
+
+@pytest.mark.parametrize("lost", [RequestSettled, TurnFailed, ConnectionOver])
+def test_an_interrupt_that_loses_an_event_leaves_nobody_waiting(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, lost: type[Event]
+) -> None:
+    agent, session, peer = opened
+    turn = session.prompt("hi")
+    peer.read_method("session/prompt")
+    ends: list[object] = []
+
+    def waits(call: Callable[[], object]) -> threading.Thread:
+        def body() -> None:
+            try:
+                ends.append(call())
+            except ConnectionClosed as why:
+                ends.append(type(why))
+
+        thread = threading.Thread(target=body)
+        thread.start()
+        return thread
+
+    threads = [waits(turn.result), waits(lambda: agent.request("x/echo", {})), waits(lambda: [*session.events()][:0])]
+    peer.read_method("x/echo")
+    until(lambda: len(agent.link._blocked) == 3)
+    route = Inbox.route
+
+    def interrupted(inbox: Inbox, event: Event) -> Event | None:
+        if isinstance(event, lost):
+            raise KeyboardInterrupt
+        return route(inbox, event)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Inbox, "route", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            agent.link.call(agent.connection.abort, "the owner has left")
+    for thread in threads:
+        thread.join(BOUND)
+    assert sorted(map(str, ends)) == sorted(map(str, [ConnectionClosed, ConnectionClosed, []]))
+    agent.link._loops[2].join(BOUND)
+    assert not agent.link._loops[2].is_alive()
 
 
 def test_leaving_a_loop_detaches_and_freezes_nobody(peer: Peer) -> None:
