@@ -41,9 +41,16 @@ P = ParamSpec("P")
 # comes just before the wait begins would only be heard at its end.
 SLICE = 0.5 if os.name == "posix" else 0.1
 NO_WAKE = 0.05
+# No call of the system is given a longer wait, in seconds: poll takes no 25 days, and a lock on Windows no 50.
+LONGEST = 86400.0
 JOIN = 1.0
 # Threads that wait for the end of a close, each maybe in a callback: closing waits for none of them.
 WAITING: set[threading.Thread] = set()
+
+
+def until(deadline: float) -> float:
+    """How many seconds to sleep for a deadline, at most; who wakes looks again."""
+    return min(LONGEST, max(0.0, deadline - monotonic()))
 
 
 class Waiter:
@@ -69,7 +76,7 @@ class Waiter:
 
     async def pause(self, deadline: float | None = None) -> None:
         """Until it is notified, at most until ``deadline``; it blocks. May also come back early."""
-        self.sleep(None if deadline is None else max(0.0, deadline - monotonic()))
+        self.sleep(None if deadline is None else until(deadline))
 
     def sleep(self, timeout: float | None = None) -> None:
         """The same, for at most so many seconds."""
@@ -252,7 +259,7 @@ class Driver(Link[Waiter]):
     def _read(self) -> None:
         while True:
             deadline = self.locked(self._look)
-            left = None if deadline is None else max(0.0, deadline - monotonic())
+            left = None if deadline is None else until(deadline)
             # A read that began at a deadline takes what was there by then: its time has come, whatever still follows.
             due = left == 0
             if self.paused:

@@ -372,3 +372,15 @@ def test_an_option_that_was_not_offered_is_not_sent(bench: Bench) -> None:
     peer.send(peer.permission(0))
     assert "invented" not in str(peer.read())
     bench.wait_seen(HandlerFailed)
+
+
+@pytest.mark.parametrize("seconds", [3e6, 1e10, 1e15])
+def test_a_deadline_in_the_far_future_is_no_fault(bench: Bench, seconds: float) -> None:
+    agent, _session, peer = bench.session()
+    agent.on_close(lambda: None, name="step", within=seconds)
+    for number in range(2):
+        asked = bench.spawn(agent.request, "_x/ask", {"number": number}, deadline=seconds)
+        peer.result(peer.read(), {"number": number})
+        assert get(asked) == {"number": number}
+    agent.close()
+    assert agent.closing.closed
