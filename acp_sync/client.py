@@ -14,7 +14,7 @@ from acp_core.front import client as front
 from acp_core.front.setup import SETUP_OPTIONS, ClientSetup, check_options
 
 from .closing import Closer
-from .connection import Driver, Events, Waiter, blocking, finish, print_failure
+from .connection import Driver, Waiter, blocking, each, finish, print_failure
 from .transport import adapt
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Turn(front.TurnFront[Waiter, "Session"]):
     text = blocking(front.TurnCalls.text)
 
     def __iter__(self) -> Iterator[Event]:
-        return Events(front.TurnIterator(self))
+        return each(front.TurnIterator(self))
 
     def __enter__(self) -> Self:
         return self
@@ -79,7 +79,7 @@ class Session(front.SessionFront[Waiter, Turn]):
         Blocks until there is something; ends with the session or the connection. Unread metadata is only kept in its
         latest state. For one reader at a time.
         """
-        return Events(front.SessionIterator(self))
+        return each(front.SessionIterator(self))
 
     def _turn(self, prompt_id: int, channel: Channel, waiter: Waiter) -> Turn:
         return Turn(self, prompt_id, channel, waiter)

@@ -12,6 +12,7 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from time import monotonic
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
@@ -27,8 +28,7 @@ from acp_core.state import OVER
 from .transport import Messages, Transport
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Self
+    from collections.abc import Coroutine, Iterator
 
     from acp_core.front.client import SessionIterator, TurnIterator
     from acp_core.front.link import Keep
@@ -132,20 +132,14 @@ def blocking(method: Callable[Concatenate[S, P], Coroutine[object, object, T]]) 
     return call
 
 
-class Events:
+def each(events: TurnIterator | SessionIterator) -> Iterator[Event]:
     """What a loop over a front gets, blocking."""
-
-    def __init__(self, events: TurnIterator | SessionIterator) -> None:
-        self._next = events.__anext__
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Event:
+    while True:
         try:
-            return finish(self._next())
+            event = finish(events.__anext__())
         except StopAsyncIteration:
-            raise StopIteration from None
+            return
+        yield event
 
 
 class Driver(Link[Waiter]):
@@ -306,7 +300,7 @@ class Driver(Link[Waiter]):
     def _dispatch(self) -> None:
         event: Event | None = None
         while not isinstance(event, ConnectionOver):
-            event, over = self.locked(self._report_or_end)
+            event, over = self.locked(lambda: (self.next_report(), self.connection.state == OVER))
             if event is None:
                 if over:
                     return
@@ -317,9 +311,6 @@ class Driver(Link[Waiter]):
             except Exception:
                 traceback.print_exc()
 
-    def _report_or_end(self) -> tuple[Event | None, bool]:
-        return self.next_report(), self.connection.state == OVER
-
     def start(
         self, work: Callable[[], Coroutine[object, object, None]], name: str, serves: str | None = None
     ) -> threading.Thread:
@@ -327,12 +318,9 @@ class Driver(Link[Waiter]):
 
         def run() -> None:
             try:
-                finish(work())
-            except Exception:
-                raise
-            except BaseException:
                 # Whom it concerns was told. It ends this thread.
-                pass
+                with suppress(SystemExit, KeyboardInterrupt):
+                    finish(work())
             finally:
                 self.locked(self._handlers.discard, threading.current_thread())
 
