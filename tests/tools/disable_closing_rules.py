@@ -24,7 +24,7 @@ TESTS = (
     "tests/contract/test_close_plan.py",
 )
 NEEDED = (
-    *("acp_core", "acp_sync", "acp_anyio", "pyproject.toml"),
+    *("acp_core", "acp_sync", "acp_anyio", "pyproject.toml", "docs/writing-a-binding.md"),
     *(
         *TESTS,
         "tests/core/helpers.py",
